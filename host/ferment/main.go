@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/conformance/fixture"
 )
 
-// version is set by make; a program that "go install" built has that of its module.
+// version is set by make; if it is empty, the version of the module is used.
 var version string
 
 func main() {
@@ -21,7 +21,7 @@ func main() {
 		os.Exit(fixture.Main(os.Args[2:]))
 	}
 	daemon.TuneCollector(0, 0)
-	// Libraries print there what this program reports itself, typed and once.
+	// Libraries print messages there about problems that this program reports itself.
 	log.SetOutput(io.Discard)
 	dir, err := os.Getwd()
 	if err != nil {

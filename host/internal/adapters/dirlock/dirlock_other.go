@@ -2,7 +2,7 @@
 
 package dirlock
 
-// Wait locks nothing on systems without flock.
+// Wait does nothing on systems without flock.
 func Wait(string) (release func(), err error) { return func() {}, nil }
 
 // Try always returns false on systems without flock.

@@ -1,6 +1,6 @@
-// Package dirlock keeps the processes of one machine out of each other's way in a
-// directory, with an advisory lock that the kernel releases when its holder ends. Nothing
-// is written into the directory.
+// Package dirlock excludes the processes of one machine from each other in a directory, with an
+// advisory lock that the kernel releases when its holder ends. It writes nothing into the
+// directory.
 //
-// Systems without flock have no such locks: there Wait excludes no one, and Try fails.
+// Systems without flock do not have such locks: Wait does nothing there, and Try fails.
 package dirlock

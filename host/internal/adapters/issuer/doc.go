@@ -1,13 +1,12 @@
-// Package issuer checks tokens of OpenID Connect issuers.
+// Package issuer verifies tokens of OpenID Connect issuers.
 //
-// [Verifier] implements identity.Verifier. It reads the keys of an issuer from the
-// address that its discovery document names, when the first token of the issuer
-// arrives, and keeps them for the time that the issuer permits, between minKeyLife and
-// maxKeyLife. It reads them again when half of that time is over, and when a token
-// names a key that is not known, but at most once per refetchAfter: tokens cannot make
-// the host flood an issuer. While an issuer does not answer, the known keys serve until
-// their time is over; then its tokens are refused with an error of type auth/busy.
+// [Verifier] implements identity.Verifier. When the first token of an issuer arrives, it reads the
+// keys from the URL in the discovery document of the issuer. It caches them for the time that the
+// issuer permits, limited to minKeyLife and maxKeyLife. It reads them again when half of that time
+// is over, or when a token names an unknown key, but at most once per refetchAfter, so that tokens
+// cannot make the host flood an issuer. If an issuer does not respond, the cached keys are used
+// until their time is over; after that its tokens are rejected with an error of type auth/busy.
 //
-// Concurrency: a Verifier is safe for concurrent use. One request reads the keys of an
-// issuer at a time; the others use the known keys or wait for it.
+// Concurrency: a Verifier is safe for concurrent use. One request at a time reads the keys of an
+// issuer; others use the cached keys or wait for it.
 package issuer

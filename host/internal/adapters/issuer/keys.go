@@ -24,40 +24,40 @@ import (
 )
 
 const (
-	// keyLife is how long keys serve if the issuer does not say.
+	// keyLife is the lifetime of keys if the issuer does not state one.
 	keyLife    = time.Hour
 	minKeyLife = 5 * time.Minute
 	maxKeyLife = 24 * time.Hour
-	// refetchAfter is the shortest time between two reads of the keys of an issuer.
+	// refetchAfter is the minimum time between two reads of the keys of an issuer.
 	refetchAfter = 30 * time.Second
-	// readWithin limits the time of one read.
+	// readWithin is the time limit of one read.
 	readWithin = 5 * time.Second
-	// maxDocument limits the size of the documents of an issuer in bytes.
+	// maxDocument is the maximum size of a document of an issuer in bytes.
 	maxDocument = 1 << 20
 	maxKeys     = 64
 )
 
-// source has the keys of one issuer.
+// source reads and caches the keys of one issuer.
 type source struct {
 	place
 	now func() time.Time
 
 	known   atomic.Pointer[known]
 	reading sync.Mutex
-	tried   time.Time // of the last read; guarded by reading
-	fault   error     // of the last read; guarded by reading
+	tried   time.Time // time of the last read; guarded by reading
+	fault   error     // error of the last read; guarded by reading
 }
 
-// known are the keys as they were read. It is immutable.
+// known holds the keys of one read. It is immutable.
 type known struct {
 	keys       []jose.JSONWebKey
-	stale, end time.Time // they are read again from stale on, and serve until end
+	stale, end time.Time // the keys are read again from stale on, and valid until end
 }
 
 func (k *known) usable(now time.Time) bool { return now.Before(k.end) }
 
-// find returns the keys that a token may be signed with: those of its key id, or all if
-// it has none. The error says that the keys of the issuer are not known.
+// find returns the keys that may have signed a token: those with its key id, or all keys if id is
+// empty. The error is auth/busy if the keys cannot be read.
 func (s *source) find(ctx context.Context, id string) ([]jose.JSONWebKey, *contract.Error) {
 	k, now := s.known.Load(), s.now()
 	found := k.of(id)
@@ -69,8 +69,8 @@ func (s *source) find(ctx context.Context, id string) ([]jose.JSONWebKey, *contr
 		s.reading.Lock()
 	}
 	defer s.reading.Unlock()
-	if s.known.Load() == k && s.mayRead(now) { // else another request has read them meanwhile
-		_ = s.read(ctx) // what is known serves on
+	if s.known.Load() == k && s.mayRead(now) { // otherwise another request has read them in between
+		_ = s.read(ctx) // after an error the cached keys are used
 	}
 	k = s.known.Load()
 	switch found = k.of(id); {
@@ -82,7 +82,7 @@ func (s *source) find(ctx context.Context, id string) ([]jose.JSONWebKey, *contr
 	return nil, s.unavailable(s.fault)
 }
 
-// mayRead reports whether the keys may be read now.
+// mayRead reports whether refetchAfter has passed since the last read.
 func (s *source) mayRead(now time.Time) bool {
 	return s.tried.IsZero() || !now.Before(s.tried.Add(refetchAfter))
 }
@@ -101,8 +101,8 @@ func (k *known) of(id string) []jose.JSONWebKey {
 	return (&jose.JSONWebKeySet{Keys: k.keys}).Key(id)
 }
 
-// read reads the keys. It needs the lock reading. A caller that gives up does not end
-// it: others wait for the same keys.
+// read reads the keys. The caller holds the lock reading. The read continues if ctx ends, because
+// other requests wait for the same keys.
 func (s *source) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readWithin)
 	defer cancel()
@@ -115,7 +115,8 @@ func (s *source) read(ctx context.Context) error {
 	return nil
 }
 
-// fetch reads the discovery document and the keys that it names.
+// fetch reads the discovery document and the keys that it refers to, and returns the keys with
+// their lifetime.
 func (s *source) fetch(ctx context.Context) ([]jose.JSONWebKey, time.Duration, error) {
 	client, err := s.client()
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *source) fetch(ctx context.Context) ([]jose.JSONWebKey, time.Duration, e
 	return keys, lifeOf(resp.Header), err
 }
 
-// signing returns the public keys of a document that sign.
+// signing returns the public keys of a key document that can verify signatures.
 func signing(body []byte) ([]jose.JSONWebKey, error) {
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(body, &set); err != nil {
@@ -172,7 +173,7 @@ func signing(body []byte) ([]jose.JSONWebKey, error) {
 	return out, nil
 }
 
-// lifeOf returns how long keys serve.
+// lifeOf returns the lifetime of keys: max-age of the response within the limits, else keyLife.
 func lifeOf(h http.Header) time.Duration {
 	for directive := range strings.SplitSeq(strings.ToLower(h.Get("Cache-Control")), ",") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age="); ok {
@@ -185,8 +186,8 @@ func lifeOf(h http.Header) time.Duration {
 	return keyLife
 }
 
-// client returns a client that reaches the issuer over TLS and reads documents of a
-// bounded size.
+// client returns an HTTP client that accepts only https, trusts the authorities of the issuer, and
+// limits the size of documents.
 func (s *source) client() (*http.Client, error) {
 	t := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
@@ -221,8 +222,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// plain returns the cause of an error of a request, without the parts that the message
-// has already.
+// plain removes the operation and URL from an error of a request, because the message has them
+// already.
 func plain(err error) error {
 	if of, ok := errors.AsType[*url.Error](err); ok {
 		return of.Err

@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// maxSources bounds the issuers whose keys are kept. A reload may replace issuers, so
-// there can be more than the configuration has.
+// maxSources is the maximum number of issuers whose keys are cached. A reload may replace issuers,
+// so there can be more than in the configuration.
 const maxSources = 64
 
 // Verifier verifies tokens of OpenID Connect issuers and caches their keys. It is safe for
@@ -29,7 +29,7 @@ type Verifier struct {
 
 var _ identity.Verifier = (*Verifier)(nil)
 
-// place is what the keys of an issuer depend on.
+// place is the part of an issuer's settings on which its keys depend.
 type place struct{ url, authorities string }
 
 // New returns a verifier without cached keys. now is the clock.
@@ -53,7 +53,8 @@ func (v *Verifier) source(by *identity.Issuer) *source {
 	return s
 }
 
-// Reach fetches the keys of an issuer, unless usable keys are cached.
+// Reach reads the keys of an issuer, unless valid keys are cached. It blocks for at most
+// readWithin.
 func (v *Verifier) Reach(ctx context.Context, by *identity.Issuer) error {
 	s := v.source(by)
 	s.reading.Lock()
@@ -70,7 +71,7 @@ func (v *Verifier) Verify(ctx context.Context, by *identity.Issuer, text string)
 	checker := oidc.NewVerifier(by.URL, keys, &oidc.Config{
 		ClientID:             by.Audience,
 		SupportedSigningAlgs: by.Algorithms,
-		SkipExpiryCheck:      true, // the library has another tolerance; see inTime
+		SkipExpiryCheck:      true, // inTime checks the times, with the configured skew
 	})
 	token, err := checker.Verify(ctx, text)
 	if keys.unavailable != nil {
@@ -90,15 +91,14 @@ func (v *Verifier) Verify(ctx context.Context, by *identity.Issuer, text string)
 	return out, nil
 }
 
-// invalid is the error of a token that the issuer did not make for this host, or not
-// for now.
+// invalid returns the auth/unauthorized error for a token that is not valid, or not valid now.
 func invalid(by *identity.Issuer, format string, args ...any) *contract.Error {
 	return contract.Errorf("auth/unauthorized", "the token of the issuer %s is not valid: %s", by.Name, fmt.Sprintf(format, args...)).
 		WithHint("get a new token from " + by.URL + " for the audience " + by.Audience)
 }
 
-// reason returns what is wrong with a token. Errors of the library name the values of
-// the token, which are those of the caller.
+// reason returns the reason why a token is not valid. The text of the library may quote values of
+// the token, which the caller has sent.
 func reason(err, signature error) string {
 	if signature != nil {
 		return signature.Error()
@@ -106,8 +106,8 @@ func reason(err, signature error) string {
 	return err.Error()
 }
 
-// inTime returns what is wrong with the times of a token, which the clocks of both
-// hosts may see with a difference; empty if nothing is.
+// inTime returns the reason why a token is not valid at now; empty if it is valid. skew is the
+// permitted difference of the clocks of both hosts.
 func inTime(token *oidc.IDToken, claims map[string]any, now time.Time, skew time.Duration) string {
 	if token.Expiry.IsZero() {
 		return "it has no expiry"
@@ -127,12 +127,12 @@ func inTime(token *oidc.IDToken, claims map[string]any, now time.Time, skew time
 	return ""
 }
 
-// keySet gives the library the keys of an issuer for one token.
+// keySet implements oidc.KeySet for one token.
 type keySet struct {
 	source      *source
 	algorithms  []string
-	unavailable *contract.Error // the keys cannot be read
-	failed      error           // the signature is wrong
+	unavailable *contract.Error // set if the keys cannot be read
+	failed      error           // set if the signature is wrong
 }
 
 var errSignature = errors.New("its signature is wrong, or its key is not one of the issuer")

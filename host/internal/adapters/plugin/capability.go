@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// byName indexes the health of single capabilities by advertised id.
+// byName returns the health of capabilities by advertised id; nil if there are none.
 func byName(all []wire.CapabilityHealth) map[string]wire.CapabilityHealth {
 	if len(all) == 0 {
 		return nil
@@ -26,8 +26,8 @@ func callable(c wire.CapabilityHealth) bool {
 	return c.State == wire.HealthUnknown || c.State.Callable()
 }
 
-// outOfService is the error of a capability that takes no calls: the error that
-// the plugin names, if it names one.
+// outOfService returns the error for a capability that does not accept calls: the typed error in
+// its reason, if there is one, else runtime/not-ready.
 func outOfService(name string, c wire.CapabilityHealth) *contract.Error {
 	if named := namedReason(c.Reason); named != nil {
 		return named
@@ -39,8 +39,8 @@ func outOfService(name string, c wire.CapabilityHealth) *contract.Error {
 	return e
 }
 
-// capHealth returns the best health of a capability over the callable
-// processes. ok is false if one of them does not report it. It needs u.mu.
+// capHealth returns the best health of a capability over the callable processes. ok is false if one
+// of them does not report it, or no process is callable. The caller holds u.mu.
 func (e *edition) capHealth(name string) (best wire.CapabilityHealth, ok bool) {
 	for n, s := range e.ready {
 		c, there := s.instance.status.Load().capHealth[name]
@@ -106,10 +106,10 @@ func toCondition(c wire.CapabilityHealth, troubled bool) stats.Condition {
 	return d
 }
 
-// occupancy is the number of calls and of places; Places 0: unlimited.
+// occupancy is a number of calls and of places for calls; Places 0 means unlimited.
 type occupancy struct{ InFlight, Queued, Places int }
 
-// fuller reports whether a has less room than b.
+// fuller reports whether a has a smaller share of free places than b.
 func (a occupancy) fuller(b occupancy) bool {
 	if a.Places == 0 || b.Places == 0 {
 		return a.Queued > b.Queued || b.Places == 0 && a.Places > 0 && a.Queued == b.Queued
@@ -117,9 +117,8 @@ func (a occupancy) fuller(b occupancy) bool {
 	return (a.InFlight+a.Queued)*b.Places > (b.InFlight+b.Queued)*a.Places
 }
 
-// reportedOccupancy is the occupancy of a capability that reports its own. The
-// host knows its calls at any moment, the plugin reported its calls at an
-// earlier one; the greater number is used.
+// reportedOccupancy returns the occupancy of a capability that reports its own. The host knows its
+// own calls at any time, the report may be older; the greater number is used.
 func reportedOccupancy(c wire.CapabilityHealth, calls int) occupancy {
 	if c.Places == 0 {
 		return occupancy{max(c.InFlight, calls-c.Queued), c.Queued, 0}
@@ -129,7 +128,7 @@ func reportedOccupancy(c wire.CapabilityHealth, calls int) occupancy {
 	return occupancy{working, calls - working, c.Places}
 }
 
-// condition returns the occupancy of the limiter.
+// condition returns the number of calls and places of the limiter.
 func (l *limiter) condition() occupancy {
 	l.mu.Lock()
 	defer l.mu.Unlock()

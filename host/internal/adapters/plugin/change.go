@@ -23,9 +23,8 @@ type Change struct {
 	// Replace are plugins that get a new edition, whose processes replace the
 	// running ones.
 	Replace []Settings
-	// Update are plugins whose processes stay. Their settings may differ only
-	// where a running process permits it: limits, times, log level, restart,
-	// health, pool sizes, swap.
+	// Update are plugins whose processes are kept. Their settings may differ only in those that can
+	// change while a process runs: limits, times, log level, restart, health, pool sizes, swap.
 	Update []Settings
 	// Remove are plugins that are removed from the configuration.
 	Remove []string
@@ -34,7 +33,7 @@ type Change struct {
 	Optional map[string]bool
 }
 
-// Empty reports whether nothing changes.
+// Empty reports whether the change has no plugins.
 func (c Change) Empty() bool {
 	return len(c.Start)+len(c.Replace)+len(c.Update)+len(c.Remove) == 0
 }
@@ -48,12 +47,12 @@ type ChangeError struct {
 // Error implements error.
 func (e *ChangeError) Error() string { return "plugin " + e.Plugin + ": " + e.Err.Error() }
 
-// Unwrap returns the typed error.
+// Unwrap returns Err.
 func (e *ChangeError) Unwrap() error { return e.Err }
 
-// Plan compares the running plugins with the wanted ones, by their settings and
-// by the current content of their programs and configuration files. It changes
-// nothing.
+// Plan compares the running plugins with the wanted ones, by their settings and by the current
+// content of their programs and configuration files, and returns the required change. It changes
+// nothing. The error is that of invalid settings or of a repeated name.
 func (s *Supervisor) Plan(want []Settings) (Change, error) {
 	var c Change
 	named := map[string]bool{}
@@ -127,8 +126,7 @@ func fixed(s Settings) Settings {
 	return s
 }
 
-// sameSettings compares everything but the description, which follows from the
-// rest.
+// sameSettings compares all settings except the description, which follows from the others.
 func sameSettings(a, b Settings) bool {
 	if !sameValue(a.Config, b.Config) || !sameValue(a.Secrets, b.Secrets) || !slices.Equal(a.Command, b.Command) ||
 		!slices.Equal(a.Files, b.Files) || !maps.Equal(a.Env, b.Env) || !slices.Equal(a.EnvPass, b.EnvPass) ||
@@ -142,17 +140,17 @@ func sameSettings(a, b Settings) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// sameValue treats nil like an empty map.
+// sameValue reports whether a and b are equal; nil equals an empty map.
 func sameValue(a, b edn.Value) bool { return edn.Equal(a, b) || a.Len() == 0 && b.Len() == 0 }
 
-// Prepared is a change whose new processes run and take no calls yet. Commit or
-// Rollback ends it; the first call of either wins, later ones do nothing.
+// Prepared is a change whose new processes are running but do not receive calls yet. The caller
+// must call Commit or Rollback; only the first call of either has an effect.
 type Prepared struct {
 	supervisor *Supervisor
 	change     Change
 	staged     []staged
-	update     []*unit // of change.Update
-	remove     []*unit // of change.Remove
+	update     []*unit // the plugins of change.Update
+	remove     []*unit // the plugins of change.Remove
 	once       sync.Once
 	done       chan struct{}
 }
@@ -161,7 +159,7 @@ type Prepared struct {
 type staged struct {
 	unit     *unit
 	edition  *edition
-	fresh    bool // the plugin is new too
+	fresh    bool // the plugin is also new
 	optional bool
 }
 
@@ -207,7 +205,7 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	}
 }
 
-// check finds errors of the change before a process is started.
+// check finds errors in the change before a process is started.
 func (p *Prepared) check() error {
 	s, c := p.supervisor, p.change
 	s.mu.Lock()
@@ -282,9 +280,9 @@ func (p *Prepared) add(st staged, settings Settings) {
 	st.edition.populate(1)
 }
 
-// unitFor returns the unit of a new plugin. A unit that was removed and still
-// serves clients is reused; one that is being stopped must end first, because
-// log and directories belong to the name.
+// unitFor returns the unit of a new plugin. A removed unit that still serves clients is reused
+// (fresh is false). If the old unit is being stopped, unitFor waits for its end, because its log
+// and directories have the same name.
 func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh bool, err error) {
 	for {
 		s.mu.Lock()
@@ -310,8 +308,8 @@ func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh b
 	}
 }
 
-// await waits for all processes in parallel; the first failure of a plugin that is
-// not optional ends it.
+// await waits for all processes in parallel. The first failure of a plugin that is not optional
+// ends the wait and is returned.
 func (p *Prepared) await(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -330,8 +328,8 @@ func (p *Prepared) await(ctx context.Context) error {
 	return failed
 }
 
-// await waits until the working processes of a new edition take calls. It
-// returns the first failure and does not wait for a restart.
+// await waits until the working processes of a new edition accept calls. It returns the first
+// failure and does not wait for a restart.
 func (e *edition) await(ctx context.Context) error {
 	u := e.unit
 	for {
@@ -355,7 +353,8 @@ func (e *edition) await(ctx context.Context) error {
 	}
 }
 
-// progress needs u.mu.
+// progress returns the first failure of a working process, and whether all of them accept calls.
+// The caller holds u.mu.
 func (e *edition) progress() (failed *contract.Error, ready bool) {
 	ready = true
 	for _, i := range e.instances {
@@ -393,7 +392,7 @@ func (p *Prepared) Rollback() {
 			if st.fresh {
 				st.unit.close(CauseAbandon)
 				<-st.unit.over
-				_ = st.unit.log.close() // nothing of it is kept open
+				_ = st.unit.log.close() // its log would stay open otherwise
 				continue
 			}
 			st.unit.abandon(st.edition, CauseAbandon)
@@ -404,10 +403,10 @@ func (p *Prepared) Rollback() {
 }
 
 // Commit makes the new editions current, updates the settings of running processes, and drains and
-// stops what was replaced or removed. It does not wait for that; the returned channel is closed
-// when it is done. No call fails or waits because of it: calls in flight end in their process, and
-// waiting calls move to the new one. Commit cannot fail and is not undone: if a new process has
-// ended since Prepare, the old ones serve until it is back.
+// stops the processes that were replaced or removed. It does not wait for their end; the returned
+// channel is closed then. No call fails or waits because of Commit: calls in flight end in their
+// process, and waiting calls move to the new one. Commit cannot fail and cannot be undone: if a new
+// process has ended since Prepare, the old ones serve until it is ready again.
 //
 // With a swap mode other than direct, the old edition stays current until the trial of the new one
 // is over, if both have the same description.
@@ -428,7 +427,7 @@ func (p *Prepared) Commit() <-chan struct{} {
 		var rest []func()
 		for _, st := range p.staged {
 			finish := s.install(st, p.change.Cause)
-			rest = append(rest, func() { _ = finish(s.life) }) // log and transitions report the result
+			rest = append(rest, func() { _ = finish(s.life) }) // the result is in the log and the transitions
 		}
 		for n, u := range p.update {
 			u.update(p.change.Update[n])
@@ -465,10 +464,9 @@ func (s *Supervisor) background(f func()) {
 	s.later.Go(f)
 }
 
-// install routes the calls of a plugin to its new edition, or begins its trial.
-// The returned function waits until that is over and the replaced processes have
-// ended; its error is the reason if the old edition stays. If its ctx ends first,
-// an edition that is not yet current is stopped.
+// install makes a new edition current, or starts its trial. The returned function waits until that
+// is over and the replaced processes have ended; its error is the reason if the old edition stays.
+// If its ctx ends first, an edition that is not yet current is stopped.
 func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error {
 	u, e := st.unit, st.edition
 	u.mu.Lock()
@@ -498,8 +496,7 @@ func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error
 	return func(ctx context.Context) error { return u.promoteLater(ctx, e, before, cause) }
 }
 
-// promoteReady promotes the edition if it can take a call, and reports whether
-// it did.
+// promoteReady promotes the edition if it can accept a call, and reports whether it did.
 func (u *unit) promoteReady(e *edition, cause Cause) bool {
 	u.mu.Lock()
 	ready := len(e.ready) > 0
@@ -510,8 +507,8 @@ func (u *unit) promoteReady(e *edition, cause Cause) bool {
 	return ready
 }
 
-// promoteLater promotes an edition as soon as it can take a call. If it fails
-// instead, it is abandoned and the old one stays.
+// promoteLater promotes an edition as soon as it can accept a call. If the edition fails instead,
+// it is abandoned and the old one stays; the error is the reason.
 func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause) error {
 	for {
 		u.mu.Lock()
@@ -540,8 +537,8 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 	}
 }
 
-// drainRemoved stops a removed plugin: with its last client, or when its drain
-// timeout is over. The returned function waits until its processes have ended.
+// drainRemoved stops a removed plugin when its last client is closed or its drain timeout is over.
+// The returned function waits until its processes have ended.
 func (s *Supervisor) drainRemoved(u *unit) func() {
 	u.mu.Lock()
 	u.removed = true

@@ -8,7 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// changeTime returns the last change of content or metadata of a file, in ns.
+// changeTime returns the time of the last change of content or metadata of a file, in ns since
+// 1970; 0 if unknown.
 func changeTime(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ctim.Nano()

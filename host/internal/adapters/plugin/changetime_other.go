@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// changeTime is unknown on this system; the modification time is used.
+// changeTime returns 0: the time is unknown on this system, and the modification time is used.
 func changeTime(fs.FileInfo) int64 { return 0 }
 
-// inodeOf is unknown on this system.
+// inodeOf returns nil: the numbers are unknown on this system.
 func inodeOf(fs.FileInfo) edn.Value { return edn.Nil() }

@@ -17,20 +17,20 @@ import (
 // Route names the plugin that serves a capability.
 type Route struct {
 	Plugin string
-	// Advertised is the id of the capability in the plugin; empty: the same.
+	// Advertised is the id under which the plugin advertises the capability; empty: the same id.
 	Advertised string
-	// MaxInFlight bounds the concurrent calls of this capability; 0: no bound.
-	// Further calls wait in a queue as long as that of the plugin.
+	// MaxInFlight is the maximum number of concurrent calls of this capability; 0: unlimited.
+	// Further calls wait in a queue with the length of the plugin's queue.
 	MaxInFlight int
-	// Unusable is why the plugin is not started although the capability is
-	// known; nil: the supervisor has the plugin.
+	// Unusable is the reason why the plugin is not started although the capability is configured;
+	// nil if the supervisor has the plugin.
 	Unusable *contract.Error
 }
 
-// Client makes calls to the plugins of a supervisor. It is a fixed table of
-// capabilities; a new configuration has a new Client. It looks up the current
-// edition at each call, so it stays valid when plugins are swapped. A plugin
-// that was removed from the configuration serves the client until Close.
+// Client makes calls to the plugins of a supervisor. Its table of capabilities is fixed; a new
+// configuration gets a new Client. It looks up the current edition at each call, so it stays valid
+// when plugins are swapped. A plugin that was removed from the configuration serves the client
+// until Close or until its drain timeout is over.
 type Client struct {
 	supervisor *Supervisor
 	targets    map[string]target
@@ -50,8 +50,9 @@ var (
 	_ stats.Conditions  = (*Client)(nil)
 )
 
-// Client routes capabilities, by the ids that plans use, to plugins. It returns
-// an error if the supervisor does not have one of the plugins.
+// Client returns a client for the given routes; their keys are the ids of capabilities in plans.
+// The error is config/dangling-reference if the supervisor does not have one of the plugins. The
+// caller must close the client.
 func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
 	c := &Client{supervisor: s, targets: make(map[string]target, len(routes)), unusable: map[string]*contract.Error{}}
 	units := map[string]*unit{}
@@ -106,14 +107,14 @@ func (u *unit) limited(capID string, limit int) *limiter {
 	return l
 }
 
-// hold counts a client.
+// hold adds a client.
 func (u *unit) hold() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.clients++
 }
 
-// unhold closes a removed plugin with its last client.
+// unhold removes a client. It closes a removed plugin that has no other client.
 func (u *unit) unhold() {
 	u.mu.Lock()
 	u.clients--
@@ -156,7 +157,7 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	return answer, nil
 }
 
-// unsent is the error of a call that was canceled while it waited for a place.
+// unsent returns the error for a call that was canceled while it waited for a place.
 func unsent() *contract.Error {
 	return contract.Errorf("canceled", "the call was canceled before it was sent").WithDetail("sent?", edn.Bool(false))
 }
@@ -238,9 +239,9 @@ func (c *Client) Await(ctx context.Context, capID string) error {
 	return t.unit.await(ctx)
 }
 
-// await waits until the plugin takes calls. It returns an error at once if an
-// operator must act first, or if the next start is after the deadline of ctx, so
-// that the caller has time for another candidate.
+// await waits until the plugin accepts calls. It returns an error at once if an operator must act
+// first, or if the next start is after the deadline of ctx, so that the caller has time for another
+// candidate.
 func (u *unit) await(ctx context.Context) error {
 	for {
 		u.mu.Lock()
@@ -266,7 +267,7 @@ func endsBefore(ctx context.Context, at time.Time) bool {
 	return bounded && !at.Before(deadline)
 }
 
-// absent is the error of a capability that no plugin of the supervisor serves.
+// absent returns the error for a capability that no plugin of the supervisor serves.
 func (c *Client) absent(capID string) *contract.Error {
 	if why := c.unusable[capID]; why != nil {
 		return why

@@ -2,7 +2,7 @@ package plugin
 
 import "time"
 
-// Clock is the source of time for decisions.
+// Clock is the source of time for the decisions of a supervisor.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc runs f in its own goroutine after d, unless stop is called
@@ -10,7 +10,7 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) (stop func())
 }
 
-// SystemClock is the system clock.
+// SystemClock implements Clock with the time of the system.
 type SystemClock struct{}
 
 // Now implements Clock.

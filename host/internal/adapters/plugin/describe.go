@@ -25,19 +25,19 @@ type Described struct {
 	// Binary and Config are the hashes that identify the program and the
 	// configuration; Config includes the arguments of the command.
 	Binary, Config string
-	// Encoding is the encoding that the plugin asks for.
+	// Encoding is the encoding that the plugin requests.
 	Encoding wire.Encoding
 	// Findings are the problems of the configuration. If there are any,
 	// Description is empty.
 	Findings []schema.Finding
-	// Cached is set if no process was needed.
+	// Cached reports that no process was started for the description.
 	Cached bool
 }
 
 // Describer asks programs for their description and caches the answers: one
 // file per program and configuration. It is safe for concurrent use.
 type Describer struct {
-	dir     string // of the cache; empty: memory only
+	dir     string // directory of the cache; empty: memory only
 	runtime *rundir.Dir
 	reaper  *launch.Reaper
 	host    wire.HostInfo
@@ -72,16 +72,17 @@ type Inquiry struct {
 	d        *Describer
 	settings Settings
 	p        *process
-	readable []string // files of the configuration that p may read
+	readable []string // configuration files that p may read
 }
 
 // Ask returns an inquiry for the program in s. The program is started when a description is not
 // cached. The caller must close the inquiry.
 func (d *Describer) Ask(s Settings) *Inquiry { return &Inquiry{d: d, settings: s} }
 
-// Describe returns the description of the program for config and the files that
-// it names; with nil it asks without a configuration. The process runs without
-// the environment and the secrets of the plugin block. Errors are typed.
+// Describe returns the description of the program for config and the files that it names; with a
+// nil config it asks without a configuration. The process runs without the environment and the
+// secrets of the plugin block. Errors are of type *contract.Error. It blocks for at most
+// StartTimeout.
 func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string) (Described, error) {
 	binary, cfg, err := q.d.key(q.settings, config, files)
 	if err != nil {
@@ -93,7 +94,7 @@ func (q *Inquiry) Describe(ctx context.Context, config edn.Value, files []string
 	ctx, cancel := context.WithTimeout(ctx, q.settings.StartTimeout)
 	defer cancel()
 	if q.p != nil && (waitFor(q.p.done(), 0) || !subset(files, q.readable)) {
-		q.Close() // it has ended, or may not read the files of this question
+		q.Close() // p has ended, or may not read files
 	}
 	if q.p == nil {
 		if err := q.start(ctx, files); err != nil {
@@ -154,7 +155,8 @@ func (q *Inquiry) Known(config edn.Value, files []string) bool {
 	return ok
 }
 
-// Close stops the process of the inquiry, if it was started.
+// Close stops the process of the inquiry, if it was started. Describe may be called again
+// afterwards.
 func (q *Inquiry) Close() {
 	if q.p != nil {
 		q.p.discard(context.Canceled)
@@ -162,7 +164,7 @@ func (q *Inquiry) Close() {
 	}
 }
 
-// key identifies a description.
+// key returns the hashes that identify a description.
 func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, cfg string, err error) {
 	if binary, err = d.HashProgram(s.Command[0], s.Files); err != nil {
 		return "", "", contract.Errorf("runtime/start-failed", "plugin %s: %w", s.Name, err)
@@ -171,9 +173,9 @@ func (d *Describer) key(s Settings, config edn.Value, files []string) (binary, c
 	return binary, cfg, err
 }
 
-// configKey identifies everything but the program that a description depends
-// on: the configuration, the content of the files that it names, and the
-// arguments with the working directory that they are resolved in.
+// configKey returns the hash of everything but the program that a description depends on: the
+// configuration, the content of the files that it names, and the arguments with the working
+// directory.
 func (d *Describer) configKey(s Settings, config edn.Value, files []string) (string, error) {
 	cfg, err := d.hash.config(config, files)
 	if err != nil {
@@ -189,9 +191,8 @@ func (d *Describer) configKey(s Settings, config edn.Value, files []string) (str
 	return edn.Hash(edn.Vector(words...)), nil
 }
 
-// ask describes with a running process and caches the answer. Answers of
-// attached programs are not written to disk, because their socket does not
-// outlive them.
+// ask gets the description from a running process and caches it. Descriptions of attached programs
+// are not written to disk, because their command has the path of a socket that is not valid later.
 func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg string,
 	config edn.Value,
 ) (Described, error) {
@@ -220,10 +221,10 @@ func (d *Describer) ask(ctx context.Context, p *process, s Settings, binary, cfg
 	return full, nil
 }
 
-// attached reports whether the command connects to a process that runs already.
+// attached reports whether the command connects to a process that is already running.
 func (s Settings) attached() bool { return len(s.Command) > 1 && s.Command[1] == launch.BridgeCommand }
 
-// recall looks up a description in memory, then on disk.
+// recall returns a cached description, from memory or from disk.
 func (d *Describer) recall(binary, cfg string) (Described, bool) {
 	key := binary + "-" + cfg
 	d.mu.Lock()
@@ -247,8 +248,7 @@ func (d *Describer) remember(full Described) {
 	d.memory[full.Binary+"-"+full.Config] = full
 }
 
-// write caches a description on disk. If that fails, the next host starts the
-// program again.
+// write caches a description on disk. If that fails, the next host has to start the program.
 func (d *Describer) write(full Described) {
 	path := d.path(full.Binary, full.Config)
 	if path == "" || os.MkdirAll(filepath.Dir(path), 0o700) != nil {
@@ -264,8 +264,8 @@ func (d *Describer) write(full Described) {
 	_ = replaceFile(path, append(entry.Map().Canonical(), '\n'))
 }
 
-// replaceFile replaces a file atomically for readers. It does not sync: a
-// damaged entry after a power cut is ignored by read.
+// replaceFile replaces a file atomically for readers. It does not sync: read ignores an entry that
+// was damaged by a power failure.
 func replaceFile(path string, text []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new")
 	if err != nil {

@@ -21,22 +21,22 @@ import (
 type edition struct {
 	unit   *unit
 	number int
-	orders int   // operator orders at the time it was made
-	cause  Cause // of the creation
+	orders int   // number of operator orders when the edition was created
+	cause  Cause // reason for the creation
 
 	rules atomic.Pointer[Settings]
 	// described is the first description of the program; every later process of
 	// the edition must return the same.
 	described atomic.Pointer[Described]
 
-	// Guarded by unit.mu: all instances, the services that accept calls, the
-	// service of each pinned session, and whether the edition is being stopped.
+	// Guarded by unit.mu: all instances, the services that accept calls, the service of each pinned
+	// session, whether the first processes were started, and whether the edition is being stopped.
 	instances []*instance
 	ready     []*service
 	pins      map[string]*service
 	begun     bool
 	leaving   bool
-	over      chan struct{} // closed when leaving and no process is left
+	over      chan struct{} // closed when the edition is leaving and has no process
 }
 
 // settings returns the current settings.
@@ -54,7 +54,7 @@ func statAll(paths []string) []os.FileInfo {
 	return out
 }
 
-// sameFiles reports whether files were neither written nor replaced.
+// sameFiles reports whether no file was written or replaced between two results of statAll.
 func sameFiles(before, after []os.FileInfo) bool {
 	return slices.EqualFunc(before, after, func(a, b os.FileInfo) bool {
 		if a == nil || b == nil {
@@ -75,7 +75,7 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 		f := startFailure(name, incarnation, err, rep)
 		f.err = e.unit.log.cleanError(f.err)
 		if f.cause == CauseConfig && !sameFiles(files, statAll(settings.ConfigFiles)) {
-			f.cause, f.permanent = CauseStartFailed, false // a file was replaced while the process read it
+			f.cause, f.permanent = CauseStartFailed, false // a file was replaced while it was read
 		}
 		return nil, f
 	}
@@ -171,8 +171,7 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 	return s, nil
 }
 
-// exitWait is how long to wait for a process exit that may explain a start
-// error.
+// exitWait returns how long to wait for a process exit that may explain a start error.
 func exitWait(err error) time.Duration {
 	if wire.Transport(err) {
 		return lostWait
@@ -180,7 +179,7 @@ func exitWait(err error) time.Duration {
 	return 0
 }
 
-// errEnded is the error of a process that ended during its start.
+// errEnded returns the error for a process that ended during its start.
 func errEnded(err error, rep launch.Report) error {
 	e := contract.AsError(err)
 	return contract.Errorf("runtime/start-failed", "the process ended during its start: %s (%s)", rep, e.Message)
@@ -225,8 +224,7 @@ func approveHint(plugin string) string {
 	return "`ferment plugin approve " + plugin + "` accepts the description and reloads the configuration"
 }
 
-// expected returns the description of the program as far as it is known before
-// the program runs.
+// expected returns the description of the program if it is known before the program runs.
 func (e *edition) expected(binary, cfg string) (contract.Description, bool) {
 	if d, ok := e.unit.host.describer.recall(binary, cfg); ok {
 		return d.Description, true
@@ -292,8 +290,8 @@ func agree(a, b edn.Value) bool {
 	return err1 == nil && err2 == nil && edn.Equal(x.Value(), y.Value())
 }
 
-// capacity is the number of concurrent calls of one process; 0: no limit.
-// reported is the limit in the last health report of the plugin.
+// capacity returns the maximum number of concurrent calls of one process; 0: unlimited. reported is
+// the limit in the last health report of the plugin, 0 if there is none.
 func (e *edition) capacity(reported int) int {
 	limits := []int{e.settings().MaxInFlight, reported}
 	if d := e.described.Load(); d != nil {
@@ -310,7 +308,7 @@ func (e *edition) capacity(reported int) int {
 	return lowest
 }
 
-// freshRoot removes and creates the directory of an instance.
+// freshRoot creates an empty scratch directory for an instance.
 func (e *edition) freshRoot(index int) (string, error) {
 	root := filepath.Join(e.unit.host.work, e.unit.name, strconv.Itoa(index))
 	if err := os.RemoveAll(root); err != nil {

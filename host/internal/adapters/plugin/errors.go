@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// tailInError is the number of last lines in an error. The transition has all
-// lines that were kept.
+// tailInError is the number of last output lines in an error. The transition has all lines that
+// were kept.
 const tailInError = 5
 
 // failure is a failed start, with the facts that the machine needs to decide
@@ -33,11 +33,11 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.err.Error() }
 
-// Unwrap returns the typed error.
+// Unwrap returns err.
 func (f *failure) Unwrap() error { return f.err }
 
-// crashError is the error of a process that ended; every call that it cut gets
-// the same value.
+// crashError returns the error for a process that ended. Every call that it interrupted gets this
+// value.
 func crashError(name string, incarnation int, r launch.Report, calls int) *contract.Error {
 	how := "ended with " + r.Exit.String()
 	switch {
@@ -60,7 +60,7 @@ func withReport(e *contract.Error, incarnation int, r launch.Report) *contract.E
 		e = e.WithDetail("pid", edn.Int(int64(r.PID)))
 	}
 	switch {
-	case !r.Exited || r.Killed: // the host ended it
+	case !r.Exited || r.Killed: // the host stopped it
 	case r.Exit.Signal != 0:
 		e = e.WithDetail("signal", edn.Int(int64(r.Exit.Signal)))
 	default:
@@ -80,8 +80,7 @@ func withReport(e *contract.Error, incarnation int, r launch.Report) *contract.E
 	return e
 }
 
-// startFailure explains a failed start. err is the typed reason if there is
-// one.
+// startFailure classifies a failed start. err is the cause; it is kept if it is a *contract.Error.
 func startFailure(name string, incarnation int, err error, r launch.Report) *failure {
 	f := &failure{cause: CauseStartFailed}
 	if r.PID != 0 {
@@ -128,8 +127,8 @@ func cannotExecute(err error) bool {
 	return false
 }
 
-// protocolSentence finds the line that a plugin of another protocol revision
-// prints before it exits (WIRE-005).
+// protocolSentence returns the line that a plugin with another protocol version prints before it
+// exits (WIRE-005).
 func protocolSentence(tail []string) (string, bool) {
 	for _, line := range tail {
 		if at := strings.Index(line, "the plugin speaks protocol "); at >= 0 {
@@ -139,7 +138,7 @@ func protocolSentence(tail []string) (string, bool) {
 	return "", false
 }
 
-// findingsError is the error of a configuration that the plugin rejects.
+// findingsError returns the error for a configuration that the plugin rejects.
 func findingsError(findings []schema.Finding) *contract.Error {
 	values := make([]edn.Value, len(findings))
 	for i, f := range findings {
@@ -151,8 +150,8 @@ func findingsError(findings []schema.Finding) *contract.Error {
 	return e.WithDetail("findings", edn.Vector(values...))
 }
 
-// callError derives the type of an error from the gRPC status code
-// (evaluation.md section 15), where the wire package knows less than the host.
+// callError derives the type of an error from the gRPC status code (evaluation.md section 15) in
+// cases where the wire package lacks the information.
 func callError(err error) *contract.Error {
 	e := contract.AsError(err)
 	var line *wire.TransportError
@@ -168,12 +167,13 @@ func callError(err error) *contract.Error {
 	return e
 }
 
-// neverSent reports whether dialing failed: nothing of the call left the host.
+// neverSent reports whether dialing failed, so that nothing of the call was sent.
 func neverSent(line *wire.TransportError) bool {
 	return strings.Contains(line.Error(), "connection error: desc = ")
 }
 
-// tooLarge recognizes the size limit, which shares a status code with overload.
+// tooLarge reports whether a message was over the size limit, which has the same status code as
+// overload.
 func tooLarge(line *wire.TransportError) bool {
 	return strings.Contains(line.Error(), " larger than max ")
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// executable is a program that was opened to be started. The hash is that of
-// the bytes behind the descriptor, wherever the path leads later.
+// executable is a program that was opened in order to start it. The hash is that of the opened
+// file, even if the path later leads to another file.
 type executable struct {
 	file   *os.File
 	path   string
 	info   fs.FileInfo
 	hash   string
-	script bool // begins with #!, so the kernel opens it again by path
+	script bool // starts with #!, so the kernel opens it again by path
 	// held are the open files of an interpreter, leased against writes until
 	// close.
 	held []*os.File
@@ -79,9 +79,9 @@ func (h *hasher) open(path string, held bool) (*executable, error) {
 	return e, nil
 }
 
-// approve opens the program of a plugin and compares it, with the files that it
-// interprets, with the hash in the lock file. Nothing of it has run before, and
-// none of the files is written until the executable is closed.
+// approve opens the program of a plugin and compares it, with the files that it interprets, with
+// the hash in the lock file. The error is runtime/integrity if they differ. While the executable is
+// open, leases protect the files from writes, as far as the system supports it.
 func (d *Describer) approve(s Settings) (*executable, string, error) {
 	exe, err := d.hash.open(s.Command[0], s.Approved != "")
 	if err != nil {
@@ -104,8 +104,8 @@ func (d *Describer) approve(s Settings) (*executable, string, error) {
 	return exe, binary, nil
 }
 
-// notApproved is the error of a program of which a part was changed since it
-// was approved. It names the first part that differs; found is the hash of all.
+// notApproved returns the error for a program whose hash found differs from the approved one. It
+// names the first part that differs, if the hashes of the parts are known.
 func (d *Describer) notApproved(s Settings, found, why string) *contract.Error {
 	parts := append([]string{s.Command[0]}, s.Files...)
 	for i, want := range s.ApprovedParts[:min(len(s.ApprovedParts), len(parts))] {
@@ -116,7 +116,7 @@ func (d *Describer) notApproved(s Settings, found, why string) *contract.Error {
 	return notApproved(s.Command[0], s.Approved, found, why)
 }
 
-// notApproved is the error of a file with another hash than the approved one.
+// notApproved returns the error for a file whose hash differs from the approved one.
 func notApproved(path, want, found, why string) *contract.Error {
 	return contract.Errorf("runtime/integrity", "%s is not the file that was approved: expected %s, found %s: %s",
 		path, want, found, why).
@@ -125,9 +125,8 @@ func notApproved(path, want, found, why string) *contract.Error {
 		WithHint("if the change is intended, approve it with \"ferment plugin lock\", then reload or restart the host")
 }
 
-// same compares the running process with the approved program. The start uses a
-// path, so the file could have been replaced in between; an interpreter reads
-// its files by path too.
+// same compares the running process with the approved program. The process was started by path, so
+// the file could have been replaced in between; an interpreter also reads its files by path.
 func (d *Describer) same(s Settings, exe *executable, pid int) error {
 	if s.Approved == "" {
 		return nil
@@ -154,12 +153,11 @@ func (d *Describer) same(s Settings, exe *executable, pid int) error {
 	return nil
 }
 
-// running returns the hash of the program of a process. ok is false where the
-// system does not show it.
+// running returns the hash of the program of a process. ok is false if the system does not show it.
 func (h *hasher) running(exe *executable, pid int) (hash string, ok bool, err error) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/exe")
 	if err != nil {
-		return "", false, nil // another system, or a process that hides itself
+		return "", false, nil // another system, or a process that hides it
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()

@@ -15,17 +15,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// noConfig replaces the hash of the configuration if a plugin is described
-// without one.
+// noConfig is used in place of the hash of the configuration if a plugin is described without one.
 const noConfig = "none"
 
-// errNoFile means that a path does not lead to a regular file.
+// errNoFile is the error for a path that is not a regular file.
 var errNoFile = errors.New("not a regular file")
 
 const hashBuffer = 256 << 10
 
-// hasher hashes files and caches a hash as long as the file has the same
-// identity, size and times. It is safe for concurrent use.
+// hasher hashes files and caches each hash while the identity, size and times of the file are
+// unchanged. It is safe for concurrent use.
 type hasher struct {
 	mu   sync.Mutex
 	seen map[string]hashed
@@ -90,8 +89,8 @@ func (h *hasher) opened(f *os.File, path string) (string, fs.FileInfo, error) {
 	return hash, info, nil
 }
 
-// tick is longer than the coarsest file time: two changes closer together may
-// show the same time.
+// tick is longer than the coarsest resolution of file times: two changes with a shorter distance
+// may have the same time.
 const tick = 2 * time.Second
 
 // settled reports whether a further change of the file would change its times.
@@ -103,19 +102,19 @@ func settled(info fs.FileInfo) bool {
 	return time.Since(changed) > tick
 }
 
-// sum hashes the rest of a file.
+// sum hashes a file from its current offset on.
 func sum(f *os.File) (string, error) {
 	sum := blake3.New(32, nil)
-	// blake3 hashes large pieces in parallel: three times as fast as with the
-	// buffer of io.Copy.
+	// blake3 hashes large pieces in parallel, which is three times as fast as with the buffer of
+	// io.Copy.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{f}, make([]byte, hashBuffer)); err != nil {
 		return "", err
 	}
 	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unchanged reports whether a and b are of the same file with the same content.
-// Programs cannot set the change time.
+// unchanged reports whether a and b describe the same file with the same content. It relies on the
+// change time, which programs cannot set.
 func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && changeTime(a) == changeTime(b)
 }
@@ -152,9 +151,8 @@ func (h *hasher) combined(program string, files []string) (string, error) {
 	return edn.Hash(edn.Vector(parts...)), nil
 }
 
-// config returns the hash of a finished configuration, with its secrets nil,
-// and of the files that it names. A missing file has the content nil; how to
-// handle it is up to the plugin.
+// config returns the hash of a complete configuration, with nil for secrets, and of the files that
+// it names. A missing file counts as content nil; the plugin decides how to handle it.
 func (h *hasher) config(config edn.Value, files []string) (string, error) {
 	if config.IsNil() {
 		return noConfig, nil
@@ -170,7 +168,7 @@ func (h *hasher) config(config edn.Value, files []string) (string, error) {
 			contents.Set(edn.Text(path), edn.Nil())
 		case err != nil:
 			if info, serr := os.Stat(path); serr == nil && info.IsDir() {
-				continue // a directory is a place, not content
+				continue // a directory has no content to hash
 			}
 			return "", err
 		default:

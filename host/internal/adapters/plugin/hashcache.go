@@ -27,8 +27,8 @@ func (d *Describer) HashProgram(program string, files []string) (string, error) 
 	return d.hash.combined(hash, files)
 }
 
-// identity changes with every change of a file's content. ok is false where the
-// system does not show that or the file was changed just now.
+// identity returns a value that changes with every change of a file's content. ok is false if the
+// system cannot detect changes or the file was changed only just now.
 func identity(path string, info fs.FileInfo) (id edn.Value, ok bool) {
 	changed := changeTime(info)
 	if !info.Mode().IsRegular() || changed == 0 || !settled(info) {
@@ -38,7 +38,7 @@ func identity(path string, info fs.FileInfo) (id edn.Value, ok bool) {
 		edn.Int(changed)), true
 }
 
-// hashEntry returns the path of the cache entry for a file.
+// hashEntry returns the path of the cache entry for a file; empty if there is no file cache.
 func (d *Describer) hashEntry(path string) string {
 	if d.dir == "" || d.fresh {
 		return ""
@@ -66,8 +66,8 @@ func (d *Describer) cachedHash(path string, info fs.FileInfo) (string, bool) {
 	return entry.Key("hash").AsString()
 }
 
-// cacheHash stores the hash of a file if the file is still as info shows it
-// from before it was read.
+// cacheHash stores the hash of a file unless the file has changed since info was read, which must
+// have been before it was hashed.
 func (d *Describer) cacheHash(path string, info fs.FileInfo, hash string) {
 	name := d.hashEntry(path)
 	now, err := os.Stat(path)
@@ -76,6 +76,6 @@ func (d *Describer) cacheHash(path string, info fs.FileInfo, hash string) {
 	}
 	if id, ok := identity(path, now); ok {
 		entry := edn.MustMap(edn.K("file"), id, edn.K("hash"), edn.Text(hash))
-		_ = replaceFile(name, append(entry.Canonical(), '\n')) // without it the next host reads the program
+		_ = replaceFile(name, append(entry.Canonical(), '\n')) // after an error the next host reads the program
 	}
 }

@@ -25,7 +25,7 @@ func holds(ctx context.Context, h *holding) context.Context {
 	return context.WithValue(ctx, holdingKey{}, h)
 }
 
-// held returns ctx for a nested call of c.
+// held returns ctx with the holding of c, for a nested call.
 func (c *inFlight) held(ctx context.Context) context.Context { return holds(ctx, held(c.ctx)) }
 
 // selfWait returns an error if a nested call would wait for its own ancestors:
@@ -56,15 +56,15 @@ func (t target) selfWait(h *holding, capID string) *contract.Error {
 	return nil
 }
 
-// most is the number of concurrent calls; 0: no limit.
+// most returns the maximum number of concurrent calls; 0: unlimited.
 func (l *limiter) most() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.limit
 }
 
-// most is the number of concurrent calls over all processes of the plugin; 0:
-// no limit.
+// most returns the maximum number of concurrent calls over all processes of the plugin; 0:
+// unlimited.
 func (u *unit) most() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()

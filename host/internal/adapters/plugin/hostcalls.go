@@ -17,34 +17,33 @@ import (
 
 // HostCalls answers the calls that a plugin makes to its host during a call.
 type HostCalls interface {
-	// HostInvoke answers a nested request within the call that the plugin works
-	// on: under that call's trace, remaining budget, deadline, effects and
-	// stack, whatever the request contains. ctx ends with that call, which
-	// waits for HostInvoke. It returns the response envelope.
+	// HostInvoke executes a nested request within the call that the plugin works on, with the
+	// trace, remaining budget, deadline, effects and stack of that call, whatever the request
+	// contains. ctx ends with that call, which waits for HostInvoke. It returns the response
+	// envelope. It may be called concurrently.
 	HostInvoke(ctx context.Context, c HostCall) (edn.Value, error)
 }
 
 // HostCall is one request of a plugin.
 type HostCall struct {
 	Plugin string
-	// Parent is the call that the plugin works on. N numbers the requests on
-	// behalf of that call, from 1.
+	// Parent is the call that the plugin works on. N is the number of the request within that call,
+	// from 1.
 	Parent dispatch.Call
 	N      int
-	// Granted are the capabilities whose handles the call received, and those that
-	// the configuration of the plugin names, sorted.
+	// Granted are the capabilities whose handles the call received, and those that the
+	// configuration of the plugin names. They are sorted.
 	Granted []string
 	Request edn.Value
-	// Emit sends a piece of the answer; one goroutine at a time may call it. It
-	// blocks while the plugin does not read, and fails when the process has
-	// ended.
+	// Emit sends a piece of the answer. It must not be called concurrently. It blocks while the
+	// plugin does not read, and fails when the process has ended.
 	Emit func(piece edn.Value) error
 }
 
-// hostSide is the host as seen by one process.
+// hostSide implements the requests of one process to the host.
 type hostSide struct {
 	plugin string
-	named  []string // by its configuration
+	named  []string // capabilities that the configuration names
 	depth  func() int
 	host   *shared
 	store  *stateStore
@@ -57,8 +56,8 @@ type hostSide struct {
 
 var _ wire.Host = (*hostSide)(nil)
 
-// defect turns a panic into the error of a request. It must be deferred itself: a request that
-// meets a defect of the host must not end the host.
+// defect converts a panic into the error of a request, so that a defect does not stop the host. It
+// must be deferred directly.
 func (h *hostSide) defect(op string, run *string, err *error) {
 	p := recover()
 	if p == nil {
@@ -116,13 +115,13 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(parent.ctx, func() { cancel(context.Cause(parent.ctx)) })()
-	out.GiveUp(parent.ctx) // a plugin that does not read its answer must not hold its call
+	out.GiveUp(parent.ctx) // a plugin that does not read must not block its call
 	return (*calls).HostInvoke(parent.held(ctx), HostCall{
 		Plugin: h.plugin, Parent: parent.call, N: n, Granted: granted(parent, h.named), Request: call.Request, Emit: out.Delta,
 	})
 }
 
-// granted returns the capabilities that a request within a call may name, sorted.
+// granted returns the capabilities that a request within a call may use, sorted.
 func granted(parent *inFlight, named []string) []string {
 	if len(named) == 0 {
 		return parent.granted()
@@ -149,8 +148,7 @@ func (c *inFlight) begin() (n int, err *contract.Error) {
 	return c.asked, nil
 }
 
-// end rejects further requests on behalf of the call, cancels those in flight
-// and waits for their end.
+// end rejects further requests within the call, cancels those in flight and waits for their end.
 func (c *inFlight) end() {
 	c.mu.Lock()
 	c.over = true
@@ -159,11 +157,10 @@ func (c *inFlight) end() {
 	c.asking.Wait()
 }
 
-// errAnswered cancels the requests of a call that has ended.
+// errAnswered is the cancellation cause of the requests of a call that has ended.
 var errAnswered = errors.New("the call that the request belongs to has ended")
 
-// granted returns the capabilities whose handles are in the request of the
-// call.
+// granted returns the capabilities whose handles are in the input or context of the call.
 func (c *inFlight) granted() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,8 +177,8 @@ func (h *hostSide) State(_ context.Context, change wire.StateChange) (stored wir
 	return h.store.apply(change)
 }
 
-// stateStore is the key-value store of one plugin. It outlives the processes of
-// the plugin, not the host.
+// stateStore is the key-value store of one plugin. It is kept in memory while the host runs, also
+// when processes of the plugin are restarted.
 type stateStore struct {
 	mu     sync.Mutex
 	values map[string]stored

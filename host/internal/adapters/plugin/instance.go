@@ -21,7 +21,7 @@ type instance struct {
 	unit    *unit
 	edition *edition
 	index   int
-	why     Cause // of the creation
+	why     Cause // reason for the creation
 
 	// Guarded by unit.mu: its role, the service that accepts calls, and whether
 	// it is being stopped.
@@ -30,25 +30,25 @@ type instance struct {
 	leaving bool
 	quit    chan struct{}   // closed by retire
 	cause   Cause           // of retire
-	fault   *contract.Error // why, if that is a failure
+	fault   *contract.Error // the failure that caused retire; nil: none
 
 	events chan any
-	over   chan struct{} // closed when the owner has returned
+	over   chan struct{} // closed when the owner goroutine has returned
 	ctx    context.Context
-	cancel context.CancelFunc // aborts starts, shortens stops
+	cancel context.CancelFunc // aborts a start, shortens a stop
 
 	// Owned by the goroutine of the instance.
 	machine machine
-	cur     *service // the process that runs, configured or not
+	cur     *service // the running process, configured or not
 	timers  map[timerKind]func()
-	abort   context.CancelFunc // of the start under way
+	abort   context.CancelFunc // aborts the current start
 	probing int                // incarnation that is being probed, 0: none
-	revive  bool               // start again after the stop
+	revive  bool               // start again after the current stop
 	work    sync.WaitGroup
 
 	// Readable from any goroutine.
 	status atomic.Pointer[Status]
-	living atomic.Pointer[service] // the configured process that exists
+	living atomic.Pointer[service] // the configured process, while it exists
 }
 
 func newInstance(e *edition, index int, why Cause) *instance {
@@ -74,13 +74,13 @@ func (i *instance) post(event any) {
 	}
 }
 
-// begin starts the first process synchronously and the owner goroutine.
+// begin starts the first process synchronously, and then the owner goroutine.
 func (i *instance) begin() {
 	i.handle(evStart{cause: i.why})
 	go i.live()
 }
 
-// own is the owner goroutine of an instance that was not begun.
+// own is the owner goroutine of an instance for which begin was not called.
 func (i *instance) own() {
 	i.handle(evStart{cause: i.why})
 	i.live()
@@ -109,8 +109,8 @@ func (i *instance) live() {
 	}
 }
 
-// take handles one event. An instance that an operator released or restarted
-// while it was being stopped starts again, unless it is retired.
+// take handles one event. An instance that an operator released or restarted while it was being
+// stopped starts again, unless it is retired (stays is false).
 func (i *instance) take(event any, stays bool) {
 	if told, ok := event.(evAcked); ok {
 		defer close(told.handled)
@@ -135,7 +135,7 @@ func (i *instance) noteOrder(event any) {
 	}
 }
 
-// settle waits for the goroutines of the instance and drops their events.
+// settle waits for the goroutines of the instance and drops the events that they post.
 func (i *instance) settle() {
 	i.stopTimers()
 	idle := make(chan struct{})
@@ -149,8 +149,8 @@ func (i *instance) settle() {
 	}
 }
 
-// handle handles one event. The new state is visible before the callers of an
-// ended process get their error; the sink is called after both.
+// handle handles one event. The new state is visible before the callers of an ended process get
+// their error; after both, the sink is called.
 func (i *instance) handle(event any) {
 	switch e := event.(type) {
 	case evReadyProcess:
@@ -250,7 +250,7 @@ func (i *instance) finishExit(e evExit) {
 	i.work.Go(func() { dead.discard(e.err) })
 }
 
-// adopt makes a configured process the current one and waits for its exit.
+// adopt makes a configured process the current one and starts a goroutine that waits for its exit.
 func (i *instance) adopt(s *service) {
 	i.cur = s
 	i.living.Store(s)
@@ -259,8 +259,8 @@ func (i *instance) adopt(s *service) {
 			i.unit.note(s.process, "warn", "isolation with best_effort: "+open)
 		}
 	}
-	// Not in i.work, which the end of the owner waits for: a process that
-	// SIGKILL does not end must not block the host.
+	// Not in i.work, for which the owner waits at its end: a process that SIGKILL does not end must
+	// not block the host.
 	go func() {
 		<-s.done()
 		i.postExit(s)
@@ -272,8 +272,8 @@ func (i *instance) postExit(s *service) {
 	i.post(evExit{incarnation: s.incarnation, clean: rep.Exited && rep.Exit.Clean(), report: &rep})
 }
 
-// prepareExit counts the calls that an exit cuts and makes the error that all
-// of them get (ERR-004).
+// prepareExit counts the calls that an exit interrupts and creates the error that all of them get
+// (ERR-004).
 func (i *instance) prepareExit(e evExit) evExit {
 	s := i.cur
 	if s == nil || s.incarnation != e.incarnation {
@@ -302,7 +302,7 @@ type (
 	}
 )
 
-// do carries out an action of the machine.
+// do executes an action of the machine.
 func (i *instance) do(act any) {
 	switch a := act.(type) {
 	case actSpawn:
@@ -334,7 +334,7 @@ func (i *instance) stopTimers() {
 	}
 }
 
-// endProcess stops the process, or aborts the start that has not made one yet.
+// endProcess stops the process, or aborts a start that has not created one yet.
 func (i *instance) endProcess(a actEnd) {
 	s := i.cur
 	if s == nil {
@@ -395,9 +395,8 @@ func (i *instance) probe(incarnation int) {
 	})
 }
 
-// watch reads the health stream until the process ends. A broken stream is
-// opened again after an interval; probes detect whether the process responds
-// meanwhile.
+// watch reads the health stream until the process ends. If the stream breaks, it is opened again
+// after an interval; in the meantime probes detect whether the process responds.
 func (i *instance) watch(s *service) {
 	broken := s.wire.Broken()
 	defer context.AfterFunc(broken, func() {
@@ -410,7 +409,7 @@ func (i *instance) watch(s *service) {
 			return nil
 		})
 		if s.life.Err() != nil || err != nil && waitFor(s.life.Done(), lostWait) {
-			return // the exit explains more than the broken stream
+			return // the exit explains more than the stream
 		}
 		var line *wire.TransportError
 		if errors.As(err, &line) && line.Code == codes.Unimplemented {
@@ -444,8 +443,8 @@ func (i *instance) launch(ctx context.Context, incarnation int) {
 	})
 }
 
-// notServing is the error of a plugin that takes no calls. The message ends
-// with the root cause, because many readers see only the message.
+// notServing returns the error for a plugin that does not accept calls. The message ends with the
+// root cause, because many readers see only the message.
 func notServing(name string, state State, why *contract.Error) *contract.Error {
 	typ := "runtime/not-ready"
 	if state == Quarantined {
@@ -490,8 +489,8 @@ func (i *instance) publish() {
 	i.status.Store(&st)
 }
 
-// snapshot is the published status plus the values that change with every call.
-// It needs u.mu.
+// snapshot returns the published status with the values that change with every call. The caller
+// holds u.mu.
 func (i *instance) snapshot() Status {
 	st := *i.status.Load()
 	st.Role, st.Queued = i.role, len(i.unit.waiting)

@@ -21,19 +21,19 @@ import (
 // declares; only ReadPaths, which include the files of a language runtime,
 // apply in full.
 type Isolation struct {
-	// Level is empty if none is configured: the strongest level that the
-	// machine supports applies.
+	// Level is empty if none is configured; then the strongest level that the machine supports
+	// applies.
 	Level      confine.Level
 	BestEffort bool
 	Network    confine.Network
 	Ports      []uint16
-	// Absolute paths. Exec holds programs and directories of programs; Programs
-	// is set if some were configured, found or not.
+	// Absolute paths. Exec has programs and directories of programs; Programs reports whether any
+	// were configured, even if they do not exist.
 	ReadPaths, WritePaths, Exec []string
 	Programs                    bool
 	Limits                      confine.ResourceLimits
-	// Unheld is set if the operator requires enforcement that this machine
-	// cannot provide: the plugin is not started. See [Settings.Unheld].
+	// Unheld is set if the operator requires enforcement that this machine cannot provide. The
+	// plugin is then not started. See [Settings.Unheld].
 	Unheld Unheld
 }
 
@@ -77,7 +77,7 @@ type Ungranted struct {
 	Line string
 }
 
-// grants lists the attribute that grants each need.
+// grants lists the configuration attribute that grants each need.
 var grants = []struct {
 	need, line string
 	given      func(Isolation) bool
@@ -90,7 +90,7 @@ var grants = []struct {
 	{"process/run", `exec = ["PROGRAM"]`, func(i Isolation) bool { return i.Programs || len(i.Exec) > 0 }},
 }
 
-// Ungranted lists the needs that the isolation does not grant. process/self
+// Ungranted returns the needs that the isolation does not grant; nil if it grants all. process/self
 // and fs/watch need no attribute.
 func (i Isolation) Ungranted(needs []string) []Ungranted {
 	var missing []Ungranted
@@ -114,7 +114,7 @@ func UngrantedError(missing []Ungranted) *contract.Error {
 		WithDetail("needs", edn.Keywords(needs...)).WithHint(GrantHint(missing))
 }
 
-// GrantHint returns the hint with the configuration that grants the needs.
+// GrantHint returns a hint with the configuration that grants the needs in missing.
 func GrantHint(missing []Ungranted) string {
 	lines := make([]string, len(missing))
 	for i, m := range missing {
@@ -137,33 +137,32 @@ func Narrowed(described, left []string) []string {
 
 // Confinement describes what is enforced for the processes of a plugin.
 type Confinement struct {
-	Level confine.Level // in force
+	Level confine.Level // level in force
 	// Written is set if the operator configured the level, BestEffort if weaker
 	// enforcement is accepted.
 	Written, BestEffort bool
-	// Needs are the needs of the plugin that the operator left to it.
+	// Needs are the needs of the plugin, without those that the operator has removed.
 	Needs []string
 	// Enforcement is "kernel" if files, programs and network are enforced,
 	// "port-only" if the network is restricted by port only, and "none" if
 	// nothing is enforced.
 	Enforcement string
 	Weaknesses  []confine.Weakness
-	// Gaps are configured restrictions that the machine cannot enforce.
+	// Gaps are the configured restrictions that the machine cannot enforce.
 	Gaps []confine.Gap
-	// Ungranted, Unheld and Unmade keep the plugin from being started.
+	// The plugin is not started if Ungranted, Unheld or Unmade is not empty.
 	Ungranted []Ungranted
 	Unheld    Unheld
-	// Unmade are the errors of write paths that do not exist and that this
-	// process cannot create.
+	// Unmade has an error for each write path that does not exist and that this process cannot
+	// create.
 	Unmade []error
 }
 
-// enforcedPorts is the enforcement of a network that is restricted by port
-// only.
+// enforcedPorts is the enforcement of a network that is restricted only by port.
 const enforcedPorts = "port-only"
 
-// weaknessBestEffort is the weakness of a plugin with best_effort whose
-// isolation is not enforced in full.
+// weaknessBestEffort is the name of the weakness of a plugin with best_effort whose isolation is
+// not fully enforced.
 const weaknessBestEffort = "best-effort"
 
 // UDPOpen reports whether the processes can send UDP datagrams, because the level is not strict or
@@ -220,10 +219,9 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 	return c
 }
 
-// Unheld lists the needs of the plugin and the given effects that the kernel of
-// this machine cannot enforce under its isolation (FX-005). A network
-// restricted by port counts as enforced, because the operator granted ports.
-// With best_effort nothing is listed.
+// Unheld returns the needs of the plugin and the given effects that the kernel of this machine
+// cannot enforce under its isolation (FX-005). A network restricted by port counts as enforced,
+// because the operator granted ports. With best_effort the result is zero.
 func (s Settings) Unheld(d contract.Description, effects []string) Unheld {
 	return s.unheld(d, effects, confine.Probe())
 }
@@ -266,8 +264,8 @@ func (c Confinement) accepted() string {
 	return ""
 }
 
-// refusal is the error of a plugin that may not be started under its isolation,
-// or nil.
+// refusal returns the error for a plugin that must not be started under its isolation; nil if it
+// may be started.
 func (c Confinement) refusal() *contract.Error {
 	switch {
 	case len(c.Ungranted) > 0:
@@ -307,9 +305,9 @@ func unmade(paths []string) []error {
 	return errs
 }
 
-// makeable returns nil for a path that exists, or whose nearest existing ancestor is a
-// directory that this process may write, and where this process may not look: the host can
-// run as another user. It creates nothing.
+// makeable returns nil if path exists, if its nearest existing ancestor is a directory that this
+// process may write, or if this process may not look there, because the host can run as another
+// user. It creates nothing.
 func makeable(path string) error {
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -334,15 +332,15 @@ func makeable(path string) error {
 	}
 }
 
-// hostDirs are the paths that the host grants a process.
+// hostDirs are the paths that the host grants to a process.
 type hostDirs struct {
 	sockets string // directory of the sockets
 	scratch string // scratch directory of the instance
 	reads   []string
 }
 
-// ports are the ports that a network is granted for: those of the operator,
-// else those of the description.
+// ports returns the ports that the network is granted for: those of the operator, else those of the
+// description.
 func (i Isolation) ports(d contract.Description) []uint16 {
 	switch {
 	case len(i.Ports) > 0:
@@ -355,8 +353,8 @@ func (i Isolation) ports(d contract.Description) []uint16 {
 	return nil
 }
 
-// policy derives the policy of a process from the needs that the operator left
-// to the plugin and from the effects of its capabilities.
+// policy derives the policy of a process from the needs that the operator has not removed and from
+// the effects of its capabilities.
 func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 	has := func(words ...string) bool {
 		for _, w := range words {
@@ -444,11 +442,9 @@ func (g hostDirs) own() []string {
 	return slices.DeleteFunc([]string{g.sockets, g.scratch}, func(dir string) bool { return dir == "" })
 }
 
-// reads returns the paths that the configuration of a plugin names: interpreted
-// files, arguments that are files, and the working directory. If Files are
-// listed, because the lock file approves them, the working directory is not
-// readable: an interpreter would load other files in it, such as a planted
-// bytecode cache.
+// reads returns the paths that the configuration of a plugin names: interpreted files, arguments
+// that are files, and the working directory. If the lock file approves Files, the working directory
+// is not readable: an interpreter could load other files in it, such as a planted bytecode cache.
 func (s Settings) reads() []string {
 	paths := slices.Concat(s.Files, s.ConfigFiles)
 	for _, arg := range s.Command[1:] {
@@ -465,7 +461,7 @@ func (s Settings) reads() []string {
 	return absolute(paths)
 }
 
-// lists returns the directories that an interpreter may list to find Files.
+// lists returns the directories that an interpreter may list in order to find Files.
 func (s Settings) lists() []string {
 	if len(s.Files) == 0 {
 		return nil
@@ -487,8 +483,8 @@ func absolute(paths []string) []string {
 	return paths
 }
 
-// create creates the missing directories among the write paths. A directory
-// that cannot be created is an error when the policy is applied.
+// create creates the missing directories among the write paths. If that fails, the error occurs
+// when the policy is applied.
 func create(paths []string) {
 	for _, path := range paths {
 		if _, err := os.Lstat(path); os.IsNotExist(err) {
@@ -497,7 +493,7 @@ func create(paths []string) {
 	}
 }
 
-// needsMore reports whether a program may do more than one without a
+// needsMore reports whether a program with description d may do more than a program without a
 // description.
 func (s Settings) needsMore(d contract.Description) bool {
 	if len(Narrowed(d.Needs, s.Needs)) > 0 {
@@ -508,21 +504,20 @@ func (s Settings) needsMore(d contract.Description) bool {
 	})
 }
 
-// errRefused marks the error of a plugin that may not be started under its
-// isolation. errNeedsMore is the end of a process that was started with too few
-// permissions.
+// errRefused marks the error for a plugin that must not be started under its isolation.
+// errNeedsMore is the cause for stopping a process that was started with too few permissions.
 var (
 	errRefused   = errors.New("not started")
 	errNeedsMore = errors.New("it is started again with what it needs")
 )
 
-// refusedError is a typed error marked with errRefused.
+// refusedError is a *contract.Error that also matches errRefused.
 type refusedError struct{ why *contract.Error }
 
 // Error implements error.
 func (e refusedError) Error() string { return e.why.Error() }
 
-// Unwrap returns the typed error and the mark.
+// Unwrap returns the *contract.Error and errRefused.
 func (e refusedError) Unwrap() []error { return []error{e.why, errRefused} }
 
 // confine sets the policy of the process that is about to be started.

@@ -48,8 +48,8 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 	return nil
 }
 
-// deliver sends an event to the processes of a plugin. It returns when they
-// have handled it, so that the next call sees the new state.
+// deliver sends an event to the processes of a plugin. It returns when they have handled it, so
+// that the next call uses the new state.
 func (c *Client) deliver(capID string, event any, held bool) error {
 	t, ok := c.targets[capID]
 	if !ok {
@@ -59,8 +59,7 @@ func (c *Client) deliver(capID string, event any, held bool) error {
 	return nil
 }
 
-// forgive ends a quarantine if reason is still its error, also one whose process has
-// not ended.
+// forgive ends a quarantine if reason is still its error, even if the process has not ended yet.
 func (u *unit) forgive(reason *contract.Error) {
 	u.mu.Lock()
 	st := u.current.face()

@@ -8,11 +8,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// limiter bounds the number of concurrent calls; a bounded number of others
-// wait in order. Its limit may change while it is in use.
+// limiter limits the number of concurrent calls. A limited number of further calls wait in order.
+// Both limits may change while it is in use.
 type limiter struct {
 	mu      sync.Mutex
-	limit   int // 0: none
+	limit   int // 0: unlimited
 	queue   int
 	running int
 	waiting []*turn
@@ -24,8 +24,8 @@ type turn struct {
 
 func newLimiter(limit, queue int) *limiter { return &limiter{limit: limit, queue: queue} }
 
-// enter takes a place and waits for one if necessary. The error is typed: the
-// queue is full, or ctx has ended.
+// enter takes a place, and waits for one if necessary. The error is runtime/overloaded if the queue
+// is full, else the cause of ctx as a *contract.Error.
 func (l *limiter) enter(ctx context.Context) error {
 	l.mu.Lock()
 	if l.limit == 0 || l.running < l.limit && len(l.waiting) == 0 {
@@ -67,13 +67,13 @@ func (l *limiter) exit() {
 	l.leave()
 }
 
-// leave needs l.mu.
+// leave returns a place. The caller holds l.mu.
 func (l *limiter) leave() {
 	l.running--
 	l.admit()
 }
 
-// admit needs l.mu.
+// admit gives free places to waiting calls, in order. The caller holds l.mu.
 func (l *limiter) admit() {
 	for len(l.waiting) > 0 && (l.limit == 0 || l.running < l.limit) {
 		w := l.waiting[0]
@@ -91,7 +91,7 @@ func (l *limiter) resize(limit, queue int) {
 	l.admit()
 }
 
-// ended returns the cause of a context as a typed error.
+// ended returns the cause of a context as a *contract.Error.
 func ended(ctx context.Context) *contract.Error {
 	return contract.AsError(context.Cause(ctx))
 }

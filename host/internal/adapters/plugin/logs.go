@@ -16,16 +16,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// The keys of hclog's JSON form, which log files use.
+// Keys of hclog's JSON form, which log files use.
 const (
 	logLevel   = "@level"
 	logMessage = "@message"
 	logTime    = "@timestamp"
 )
 
-// parseLine parses a line of output. A JSON object with a level and a message
-// keeps both; anything else was printed, by accident or by a crashing runtime,
-// and is kept as it is.
+// parseLine parses a line of output. A JSON object with a level and a message is a log line. Any
+// other line, for example from a print statement or a crashing runtime, is kept unchanged and
+// marked as Stray.
 func parseLine(l launch.Line, now time.Time) Line {
 	line := Line{At: now, Stream: l.Stream, Message: l.Text, Level: "info", Stray: true, size: len(l.Text)}
 	if l.Cut > 0 {
@@ -92,7 +92,7 @@ func text(v any) string {
 	return s
 }
 
-// encode returns the line in the form of the log file.
+// encode returns the line in the format of the log file.
 func (l Line) encode() []byte {
 	fields := maps.Clone(l.Fields)
 	if fields == nil {
@@ -118,9 +118,9 @@ func (l Line) encode() []byte {
 	return append(out, '\n')
 }
 
-// lineCost is added to the length of each line that counts against
-// wire.MaxLogBurst. Lines beyond the limit are counted and dropped. The last
-// lines before an exit are stored elsewhere and are not affected.
+// lineCost is added to the length of each line that counts against wire.MaxLogBurst. Lines above
+// the limit are dropped and counted. The last lines before an exit are stored elsewhere and not
+// limited.
 const lineCost = 256
 
 // pluginLog is the log of one plugin, shared by all its processes.
@@ -128,25 +128,25 @@ type pluginLog struct {
 	file *logfile.File // nil: no file
 	sink Sink
 
-	// long is the subset of the secrets that is redacted in answers too; nil: there
-	// are none. Every answer reads it.
+	// long holds those secrets that are also redacted in answers; nil: none. It is read for every
+	// answer.
 	long atomic.Pointer[words.Secrets]
 
 	mu      sync.Mutex
 	hidden  []string
-	secret  *words.Secrets // nil: nothing to hide
+	secret  *words.Secrets // nil: no secrets
 	level   int            // lowest index in levels that is logged
 	spent   float64        // part of wire.MaxLogBurst in use
 	at      time.Time
 	dropped int
 }
 
-// minSecretInAnswer keeps a short key, such as the "none" of a local server,
-// from redacting words of answers.
+// minSecretInAnswer is the minimum length of a secret that is redacted in answers. It prevents a
+// short key, such as the "none" of a local server, from redacting words of answers.
 const minSecretInAnswer = 8
 
-// hide adds secrets to those that are redacted in every later line. Secrets of
-// earlier editions stay, because their processes may still write.
+// hide adds secrets to those that are redacted in every later line. Secrets of earlier editions are
+// kept, because their processes may still write.
 func (p *pluginLog) hide(secrets edn.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,16 +175,16 @@ func (p *pluginLog) hide(secrets edn.Value) {
 // levels are the log levels in ascending order.
 var levels = []string{"trace", "debug", "info", "warn", "error"}
 
-// setLevel sets the lowest level that is logged. Printed lines without a level
-// are always logged. A process learns the level when it is configured, so the
-// lines of a lower level appear with the next process.
+// setLevel sets the lowest level that is logged. Printed lines without a level are always logged. A
+// process gets the level when it is configured, so lines of a lower level appear only with the next
+// process.
 func (p *pluginLog) setLevel(level string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.level = slices.Index(levels, level)
 }
 
-// wanted reports whether the level includes a line.
+// wanted reports whether a line is logged at the current level.
 func (p *pluginLog) wanted(l Line) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +194,7 @@ func (p *pluginLog) wanted(l Line) bool {
 // redact replaces secrets in a text.
 func (p *pluginLog) redact(text string) string { return p.redactHead(text, len(text)) }
 
-// redactHead redacts the first most bytes of a text.
+// redactHead returns the first most bytes of a text, with secrets redacted.
 func (p *pluginLog) redactHead(text string, most int) string {
 	p.mu.Lock()
 	secret := p.secret
@@ -202,8 +202,8 @@ func (p *pluginLog) redactHead(text string, most int) string {
 	return secret.Head(text, most)
 }
 
-// answerRedactor returns the function that replaces secrets in a text of an answer,
-// nil without secrets.
+// answerRedactor returns the function that redacts secrets in texts of answers; nil if there are
+// none.
 func (p *pluginLog) answerRedactor() func(text string) string {
 	if secret := p.long.Load(); secret != nil {
 		return secret.Replace
@@ -211,8 +211,8 @@ func (p *pluginLog) answerRedactor() func(text string) string {
 	return nil
 }
 
-// admit reports whether the rate limit has room for a line, and how many lines
-// were dropped before it.
+// admit reports whether a line is within the rate limit, and how many lines were dropped since the
+// last one that was.
 func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func (p *pluginLog) admit(l Line, now time.Time) (room bool, dropped int) {
 	return true, dropped
 }
 
-// take logs a line of the plugin, within level and rate limit.
+// take logs a line of the plugin if its level and the rate limit permit it.
 func (p *pluginLog) take(l Line, now time.Time) {
 	if !p.wanted(l) {
 		return

@@ -21,7 +21,7 @@ import (
 type machine struct {
 	restart Restart
 	health  Health
-	random  func() float64 // in [0, 1)
+	random  func() float64 // returns a number in [0, 1)
 	number  func() int     // returns the next incarnation number; nil: incarnation + 1
 
 	state       State
@@ -33,12 +33,12 @@ type machine struct {
 	incarnation int
 	misses      int
 
-	failures int         // consecutive, for the backoff
-	starts   []time.Time // restarts within the window
+	failures int         // number of consecutive failures, for the backoff
+	starts   []time.Time // times of the restarts within the window
 	service  time.Time   // start of the time in service; zero: not in service
-	next     time.Time   // when a backoff ends
+	next     time.Time   // end of the current backoff
 
-	after sequel // what follows the stop under way
+	after sequel // what follows the current stop
 }
 
 // sequel is what follows the stop of a process.
@@ -49,8 +49,8 @@ type sequel struct {
 	fail  bool // the stop counts as a failure of the process
 }
 
-// The events of a machine. Events of a process carry its incarnation number;
-// those of an earlier one are ignored.
+// Events of a machine. Events of a process have its incarnation number; events of an earlier
+// incarnation are ignored.
 type (
 	evStart   struct{ cause Cause } // empty: CauseStart
 	evStarted struct{ incarnation int }
@@ -61,8 +61,8 @@ type (
 		err         *contract.Error
 		report      *launch.Report
 		permanent   bool
-		refused     bool // neither retried nor quarantined
-		uncounted   bool // fault of a downstream system: never a reason for quarantine
+		refused     bool // not permitted: neither retried nor quarantined
+		uncounted   bool // fault of a downstream system; does not count towards quarantine
 	}
 	evConfigured struct{ incarnation int }
 	evHealth     struct {
@@ -72,14 +72,14 @@ type (
 	evProbed struct {
 		incarnation int
 		ok          bool
-		why         string // why the answer does not count; "" if there was none
+		why         string // why the answer is not valid; "" without an answer
 	}
 	evExit struct {
 		incarnation int
 		clean       bool
 		report      *launch.Report
-		calls       int             // in flight
-		err         *contract.Error // for these calls
+		calls       int             // number of calls in flight
+		err         *contract.Error // error of these calls
 	}
 	// evBroken reports that the process lacks a part of the protocol.
 	evBroken struct {
@@ -92,7 +92,7 @@ type (
 	}
 	evStop struct {
 		cause Cause           // empty: CauseStop
-		err   *contract.Error // the failure that caused it; nil: no failure did
+		err   *contract.Error // the failure that caused it; nil: none
 	}
 	evRestart    struct{ cause Cause } // empty: CauseRestart
 	evRelease    struct{}
@@ -112,7 +112,7 @@ const (
 	timerProbe
 )
 
-// The actions of a machine.
+// Actions of a machine.
 type (
 	actSpawn struct{ incarnation int }
 	actWatch struct{ incarnation int } // read the health stream of the process
@@ -131,8 +131,8 @@ type (
 	}
 )
 
-// step handles one event. It returns the transition, nil if the state is the
-// same, and the actions to carry out.
+// step handles one event. It returns the transition, nil if the state does not change, and the
+// actions to execute.
 func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 	switch e := event.(type) {
 	case evStart:
@@ -201,8 +201,8 @@ func either(cause, other Cause) Cause {
 	return cause
 }
 
-// applyRules takes new settings. They apply from the next probe on; a backoff
-// that has begun keeps its duration.
+// applyRules applies new settings. They are used from the next probe on; a backoff that has begun
+// keeps its duration.
 func (m *machine) applyRules(e evRules) (*Transition, []any) {
 	shorter := e.health.Interval < m.health.Interval
 	m.restart, m.health = e.restart, e.health
@@ -214,7 +214,8 @@ func (m *machine) applyRules(e evRules) (*Transition, []any) {
 
 func (m *machine) current(incarnation int) bool { return incarnation == m.incarnation }
 
-// move changes the state. err is why the instance is not well, nil if it is.
+// move changes the state. err is the reason why the instance is not ready; nil if it is ready or
+// starting.
 func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time) *Transition {
 	t := &Transition{Generation: m.incarnation, From: m.state, To: to, Cause: cause, At: now, Err: err}
 	m.state, m.cause, m.since = to, cause, now
@@ -232,8 +233,8 @@ func (m *machine) move(to State, cause Cause, err *contract.Error, now time.Time
 	return t
 }
 
-// again reports whether a move belongs to a restart after a failure: until the
-// instance is ready, err keeps the failure.
+// again reports whether a move belongs to a restart after a failure. Then m.err keeps that failure
+// until the instance is ready.
 func (m *machine) again(to State, cause Cause) bool {
 	return to == Starting && cause == CauseBackoffOver || to == Configuring
 }
@@ -253,7 +254,8 @@ func (m *machine) timer(kind timerKind, wait time.Duration) actTimer {
 	return actTimer{incarnation: m.incarnation, kind: kind, wait: wait}
 }
 
-// probeWait spreads the probes of many plugins by a tenth.
+// probeWait returns the time to the next probe, with a jitter of 5 % in both directions, so that
+// the probes of many plugins are spread.
 func (m *machine) probeWait() time.Duration {
 	return time.Duration(float64(m.health.Interval) * (0.95 + 0.1*m.random()))
 }
@@ -272,8 +274,8 @@ func (m *machine) timed(kind timerKind, now time.Time) (*Transition, []any) {
 	return nil, nil
 }
 
-// healthy handles a health report. A plugin that is not ready is only excluded
-// from dispatch; waiting callers learn it at once.
+// healthy handles a health report. A plugin that reports not ready is only excluded from dispatch;
+// waiting callers get the error at once.
 func (m *machine) healthy(h wire.Health, now time.Time) (*Transition, []any) {
 	m.last = h
 	switch h.State {
@@ -361,7 +363,7 @@ func (m *machine) exited(e evExit, now time.Time) (*Transition, []any) {
 		t, acts = m.ended(now)
 	case !m.state.live():
 		return nil, nil
-	case e.clean && e.calls == 0: // with calls in flight, status 0 is a crash too
+	case e.clean && e.calls == 0: // with calls in flight, exit status 0 is a crash too
 		t, acts = m.failed(CauseExited, e.err, false, now)
 	default:
 		t, acts = m.failed(CauseCrashed, e.err, false, now)
@@ -386,7 +388,8 @@ func (m *machine) ended(now time.Time) (*Transition, []any) {
 	}
 }
 
-// failed decides what follows a process that ended by itself.
+// failed decides what follows after a process ended or failed by itself: stop, quarantine or
+// backoff.
 func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now time.Time) (*Transition, []any) {
 	if !m.service.IsZero() && now.Sub(m.service) >= m.restart.ResetAfter {
 		m.failures, m.starts = 0, nil
@@ -410,7 +413,7 @@ func (m *machine) failed(cause Cause, err *contract.Error, uncounted bool, now t
 	return t, []any{m.timer(timerBackoff, wait)}
 }
 
-// delay is the wait before the restart after n consecutive failures.
+// delay returns the wait before the restart after n consecutive failures.
 func (r Restart) delay(n int, random float64) time.Duration {
 	return time.Duration(float64(launch.Backoff(n, r.Backoff, r.MaxBackoff)) * (1 + r.Jitter*(2*random-1)))
 }
@@ -421,7 +424,7 @@ func (m *machine) end(then sequel, cause Cause, now time.Time) (*Transition, []a
 	case Stopped, Backoff, Quarantined:
 		return m.endIdle(then, now)
 	case Draining:
-		// The later request wins, except that a stop is final.
+		// The later request replaces the earlier one, but a stop is final.
 		if m.after.fail || m.after.to != Stopped {
 			m.after, m.cause = then, cause
 		}
@@ -431,7 +434,7 @@ func (m *machine) end(then sequel, cause Cause, now time.Time) (*Transition, []a
 	return m.move(Draining, cause, then.err, now), []any{actEnd{incarnation: m.incarnation, drain: true, reason: cause}}
 }
 
-// endIdle is end without a process.
+// endIdle is end for an instance without a process.
 func (m *machine) endIdle(then sequel, now time.Time) (*Transition, []any) {
 	switch {
 	case then.to == Starting:
@@ -453,9 +456,8 @@ func reasonSuffix(reason string) string {
 	return ": " + reason
 }
 
-// namedReason returns the error that a plugin names in the reason of its
-// health, such as ":provider/not-configured: there is no key". It is nil for
-// any other text.
+// namedReason returns the error that a plugin states in the reason of its health, such as
+// ":provider/not-configured: there is no key"; nil for any other text.
 func namedReason(reason string) *contract.Error {
 	name, sentence, found := strings.Cut(reason, ": ")
 	typ, keyword := strings.CutPrefix(name, ":")

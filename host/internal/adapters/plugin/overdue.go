@@ -6,39 +6,40 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// A canceled call of a plugin that ignores the cancel goes on, and takes processor time and
-// memory, while the host has its outcome and counts it no more (RUN-013). Both numbers are
-// compared: a health report has the calls that the plugin works on.
+// A plugin may ignore the cancellation of a call: the call then continues and uses processor time
+// and memory, although the host has its outcome and no longer counts it (RUN-013). To detect such
+// overdue calls, the host compares its number of calls with the number in a health report of the
+// plugin.
 
-// overdueLooks is the number of probes that have to find such a call: one that ends just
-// now is still in a report.
+// overdueLooks is the number of probes that must find an overdue call before the process is
+// replaced. One is not enough: a call that is just ending is still in the report.
 const overdueLooks = 3
 
-// grace is the time that the plugin has to end a call that was canceled.
+// grace returns the time that the plugin has to end a canceled call.
 func (s *service) grace() time.Duration { return s.instance.edition.rules.Load().CancelGrace }
 
-// cutSpan is the time within which cut calls are counted together: it bounds the memory for
-// them to 16 entries, at the price of as much more grace.
+// cutSpan is the time within which canceled calls are counted together. It limits the list of them
+// to 16 entries, and extends the grace by the same time.
 func cutSpan(grace time.Duration) time.Duration { return grace / 16 }
 
-// overdue is what a service knows of calls that outlive their cancel. Its lock is that of
-// the service.
+// overdue is the state of a service for calls that continue after their cancellation. It is guarded
+// by service.mu.
 type overdue struct {
-	recent []cuts // calls that the host has ended within the grace before the plugin answered
-	cut    int    // calls that it has ended so before
-	looks  int    // probes that found some of them since one that found none for certain
-	least  int    // the fewest that they found
+	recent []cuts // calls canceled within the grace, without an answer of the plugin
+	cut    int    // number of calls that were canceled before that
+	looks  int    // consecutive probes that found overdue calls
+	least  int    // smallest number that one of these probes found
 	since  time.Time
-	waits  bool // a probe is to come
+	waits  bool // a probe is scheduled
 }
 
-// cuts are calls that the host has ended within a span from a time on.
+// cuts is a number of calls that the host has canceled within cutSpan from a time on.
 type cuts struct {
 	from  time.Time
 	calls int
 }
 
-// add counts a call that the host ends now.
+// add counts a call that the host cancels now.
 func (o *overdue) add(now time.Time, span time.Duration) {
 	if n := len(o.recent); n > 0 && now.Sub(o.recent[n-1].from) < span {
 		o.recent[n-1].calls++
@@ -47,8 +48,8 @@ func (o *overdue) add(now time.Time, span time.Duration) {
 	o.recent = append(o.recent, cuts{now, 1})
 }
 
-// within returns the number of calls that still have grace, and counts the others to those
-// that should have ended.
+// within returns the number of canceled calls whose grace is not over, and moves the others to
+// o.cut.
 func (o *overdue) within(now time.Time, grace time.Duration) (calls int) {
 	for len(o.recent) > 0 && now.Sub(o.recent[0].from) >= cutSpan(grace)+grace {
 		o.cut += o.recent[0].calls
@@ -60,8 +61,8 @@ func (o *overdue) within(now time.Time, grace time.Duration) (calls int) {
 	return calls
 }
 
-// cutShort notes that the host has ended a call before the plugin answered, and probes the
-// plugin when it should have ended it as well.
+// cutShort records that the host has canceled a call that the plugin had not answered, and
+// schedules a probe for the time when the plugin should have ended it.
 func (s *service) cutShort() {
 	now, grace := s.instance.unit.host.clock.Now(), s.grace()
 	s.mu.Lock()
@@ -81,7 +82,7 @@ func isClosed(stop <-chan struct{}) bool {
 	}
 }
 
-// probeLater probes the plugin after the grace. One such probe at a time is enough.
+// probeLater schedules a probe after the grace, unless one is scheduled already.
 func (s *service) probeLater() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,10 +99,10 @@ func (s *service) probeLater() {
 	})
 }
 
-// callCount is the calls of a service at one moment.
+// callCount is the state of the calls of a service at one time.
 type callCount struct {
 	running int
-	last    uint64 // id
+	last    uint64 // id of the newest call
 	recent  int    // canceled within the grace: the plugin may still work on them
 	cut     int    // canceled before
 }
@@ -113,9 +114,9 @@ func (s *service) countCalls(now time.Time) callCount {
 	return callCount{running: len(s.calls), last: s.lastID, recent: recent, cut: s.overdue.cut}
 }
 
-// compare compares the calls in the report of a probe with those that the host had at its
-// begin or began since, and those whose cancel was within the grace at its begin. It returns
-// the number of calls that outlive their cancel, and whether another probe is needed to know.
+// compare compares the number of calls in a probe report with the calls of the host: those at the
+// begin of the probe, those that began since, and those whose grace was not over at the begin. It
+// returns the number of overdue calls, and whether another probe is needed to be certain.
 func (s *service) compare(begin callCount, reported int, now time.Time) (late int, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,9 +130,9 @@ func (s *service) compare(begin callCount, reported int, now time.Time) (late in
 	switch {
 	case found > 0:
 	case excess > 0 && begin.recent > 0:
-		return 0, true // calls that still have grace may hide some
+		return 0, true // calls within their grace may hide overdue ones
 	case begun > 0 && reported > 0 && o.looks > 0:
-		return 0, true // calls that began meanwhile may hide some
+		return 0, true // calls that began since may hide overdue ones
 	default:
 		o.looks = 0
 		return 0, reported > 0 && begin.recent > 0
@@ -147,8 +148,7 @@ func (s *service) compare(begin callCount, reported int, now time.Time) (late in
 	return o.least, false
 }
 
-// replaceLate makes another process take the place of one whose canceled calls go on. Its
-// other calls end first.
+// replaceLate replaces a process in which canceled calls continue. Its other calls end first.
 func (u *unit) replaceLate(s *service, calls int) {
 	u.mu.Lock()
 	if s.spent {

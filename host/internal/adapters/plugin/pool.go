@@ -17,12 +17,13 @@ type waiter struct {
 	err     *contract.Error
 }
 
-// startQueue is the minimal length of the queue while no process is ready and
-// the number of its places is unknown.
+// startQueue is the minimum length of the queue while no process is ready and the number of its
+// places is unknown.
 const startQueue = 32
 
-// enter takes a place in a process of the current edition and waits for one if
-// necessary. The caller must return the place with exit. The error is typed.
+// enter takes a place in a process of the current edition, or of the edition on trial, and waits
+// for one if necessary. The caller must return the place with exit. Errors are of type
+// *contract.Error.
 func (u *unit) enter(ctx context.Context, session string) (*service, error) {
 	u.mu.Lock()
 	if e := u.canary(session); e != nil {
@@ -65,8 +66,7 @@ func (u *unit) enter(ctx context.Context, session string) (*service, error) {
 	return w.service, nil
 }
 
-// full returns the error of a call that may not even wait, nil if it may. It
-// needs u.mu.
+// full returns the error for a call that may not even wait; nil if it may. The caller holds u.mu.
 func (u *unit) full(e *edition) *contract.Error {
 	if why := u.refusal(e); why != nil {
 		return why
@@ -90,8 +90,8 @@ func (u *unit) full(e *edition) *contract.Error {
 		WithDetail("in-flight", edn.Int(int64(running))).WithDetail("queued", edn.Int(int64(len(u.waiting))))
 }
 
-// giveUp removes a waiter from the queue. It returns false if the waiter has
-// already been served.
+// giveUp removes a waiter from the queue. It returns false if the waiter has already got a place or
+// an error.
 func (u *unit) giveUp(w *waiter) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -118,8 +118,8 @@ func (u *unit) exit(s *service) {
 	todo.run()
 }
 
-// pick returns the service with a free place and the fewest calls, the pinned
-// one if the session has one; nil if no place is free. It needs u.mu.
+// pick returns the callable service with the fewest calls and a free place; for a pinned session
+// its own service. It returns nil if no place is free. The caller holds u.mu.
 func (e *edition) pick(session string) *service {
 	if s := e.pins[session]; s != nil && session != "" {
 		if s.limit == 0 || s.running < s.limit {
@@ -136,10 +136,10 @@ func (e *edition) pick(session string) *service {
 	return best
 }
 
-// maxPins bounds the pinned sessions; when it is reached, all pins are dropped.
+// maxPins is the maximum number of pinned sessions; when it is reached, all pins are deleted.
 const maxPins = 10_000
 
-// give counts a call that goes to a process. It needs u.mu.
+// give counts a call for a process, and pins its session if required. The caller holds u.mu.
 func (e *edition) give(s *service, session string) {
 	r := e.settings().Instances
 	s.running++
@@ -156,8 +156,7 @@ func (e *edition) give(s *service, session string) {
 	}
 }
 
-// spend starts a replacement for a process that has received its last call. It
-// needs u.mu.
+// spend starts a replacement for a process that must not get further calls. The caller holds u.mu.
 func (u *unit) spend(s *service) chores {
 	if !s.spent {
 		return nil
@@ -189,8 +188,8 @@ func (u *unit) place(i *instance, open *service, limit int) {
 	todo.run()
 }
 
-// withdraw removes the service of an ended process and promotes a standby,
-// before the next state of the instance is known.
+// withdraw removes the service of an ended process and promotes a standby, before the next state of
+// the instance is determined.
 func (u *unit) withdraw(i *instance) {
 	u.mu.Lock()
 	i.open = nil
@@ -200,8 +199,8 @@ func (u *unit) withdraw(i *instance) {
 	todo.run()
 }
 
-// arrange lets standbys replace working instances that are not callable, and
-// rebuilds the list of callable services. It needs u.mu.
+// arrange replaces working instances that are not callable by standbys, and rebuilds the list of
+// callable services. The caller holds u.mu.
 func (e *edition) arrange() {
 	for _, i := range e.instances {
 		if i.role == Working && i.open == nil && !i.leaving {
@@ -223,7 +222,7 @@ func (e *edition) arrange() {
 	}
 }
 
-// warm returns a standby that is callable. It needs u.mu.
+// warm returns a callable standby, nil if there is none. The caller holds u.mu.
 func (e *edition) warm() *instance {
 	for _, i := range e.instances {
 		if i.role == Standby && i.open != nil && !i.leaving {
@@ -267,7 +266,7 @@ func (u *unit) admit() {
 			kept = append(kept, w)
 			if w.session == "" || e.settings().Instances.Pin == PinNone {
 				kept = append(kept, u.waiting[n+1:]...)
-				break // later waiters find no place either
+				break // no later waiter finds a place either
 			}
 			continue
 		}
@@ -279,8 +278,8 @@ func (u *unit) admit() {
 	u.waiting = kept
 }
 
-// refusal is the error of a plugin that cannot serve calls, neither now nor
-// with a process that is starting; nil if it can. It needs u.mu.
+// refusal returns the error for a plugin that cannot serve calls, neither now nor with a process
+// that is starting; nil if it can. The caller holds u.mu.
 func (u *unit) refusal(e *edition) *contract.Error {
 	switch {
 	case u.closed && u.removed:
@@ -301,7 +300,7 @@ func (u *unit) refusal(e *edition) *contract.Error {
 func (e *edition) expects() bool {
 	for _, i := range e.instances {
 		if s := i.open; s != nil && s.spent && i.role == Working {
-			return true // its replacement starts
+			return true // its replacement is starting
 		}
 		if i.fresh() && (i.why == CauseLoad || i.why == CauseRecycle) {
 			return true
@@ -310,8 +309,8 @@ func (e *edition) expects() bool {
 	return e.scaledToZero()
 }
 
-// scaledToZero reports whether the edition has no processes because it had no
-// calls. It needs u.mu.
+// scaledToZero reports whether the edition has no processes because it had no calls. The caller
+// holds u.mu.
 func (e *edition) scaledToZero() bool {
 	for _, i := range e.instances {
 		if !i.leaving {
@@ -321,14 +320,14 @@ func (e *edition) scaledToZero() bool {
 	return !e.leaving
 }
 
-// fresh reports whether the first start of the instance is still under way.
+// fresh reports whether the first start of the instance is not finished.
 func (i *instance) fresh() bool {
 	st := i.status.Load()
 	return !i.leaving && (st.Generation == 0 || st.State == Starting || st.State == Configuring)
 }
 
-// face is the status that represents the edition: that of a callable instance,
-// else of one that comes back by itself. It needs u.mu.
+// face returns the status that represents the edition: that of a callable instance, else of one
+// that is restarting, else of the first one. The caller holds u.mu.
 func (e *edition) face() Status {
 	if len(e.ready) > 0 {
 		return *e.ready[0].instance.status.Load()
@@ -356,8 +355,8 @@ func (u *unit) balance(e *edition) chores {
 			want, cause = max(want, n.working+more), CauseLoad
 		}
 	}
-	// A process that works on its last call counts against the maximum, unless
-	// no other process could take a call.
+	// A process that works on its last call counts against the maximum, unless no other process
+	// could accept a call.
 	most := r.Max - n.busy
 	if most < 1 && r.MaxCalls != 1 {
 		most = 1
@@ -389,16 +388,16 @@ func (u *unit) balance(e *edition) chores {
 	return todo
 }
 
-// headcount is the number of instances of an edition, by kind.
+// headcount is the number of instances of an edition by kind.
 type headcount struct {
-	working int // take calls or will take them
-	coming  int // of working: never ready yet
+	working int // accept calls, or will
+	coming  int // those of working that were never ready
 	warm    int // standbys
 	busy    int // work on their last call
 }
 
-// count also retires the instances that have answered their last call. It needs
-// u.mu.
+// count returns the headcount of an edition, and retires the instances that have answered their
+// last call. The caller holds u.mu.
 func (u *unit) count(e *edition) headcount {
 	var n headcount
 	for _, i := range e.instances {
@@ -423,8 +422,8 @@ func (u *unit) count(e *edition) headcount {
 	return n
 }
 
-// shortage is the number of processes that the waiting calls would fill. It
-// needs u.mu.
+// shortage returns the number of processes that the waiting calls would occupy. The caller holds
+// u.mu.
 func (u *unit) shortage(e *edition) int {
 	n := len(u.waiting)
 	places := e.capacity(0)
@@ -435,7 +434,7 @@ func (u *unit) shortage(e *edition) int {
 	case n == 0:
 		return 0
 	case places == 0:
-		return 1 // one process takes all of them
+		return 1 // one process accepts all of them
 	}
 	return (n + places - 1) / places
 }
@@ -456,8 +455,7 @@ func (e *edition) drop(role Role) {
 	}
 }
 
-// load is the number of calls in flight, -1 without a callable process. It
-// needs u.mu.
+// load returns the number of calls in flight; -1 without a callable process. The caller holds u.mu.
 func (i *instance) load() int {
 	if i.open == nil {
 		return -1

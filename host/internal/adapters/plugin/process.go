@@ -33,13 +33,12 @@ import (
 
 // Times that are not configurable.
 const (
-	// reapWait bounds the wait for a process after SIGKILL.
+	// reapWait is the maximum wait for a process after SIGKILL.
 	reapWait = 2 * time.Second
-	// tailWait is how long a crash waits for the end of the output before the
-	// callers get their error. It is part of their 10 ms (ATT-007).
+	// tailWait is the time that a crash waits for the end of the output before the callers get
+	// their error. It is part of their 10 ms (ATT-007).
 	tailWait = 3 * time.Millisecond
-	// lineWait bounds the wait for lines that are still in the pipes of an
-	// ended process.
+	// lineWait is the maximum wait for lines that are still in the pipes of an ended process.
 	lineWait = time.Second
 	// shutdownMethod is the method of go-plugin's controller that stops a
 	// plugin. It is called directly because the library's own call has no
@@ -47,8 +46,8 @@ const (
 	shutdownMethod = "/plugin.GRPCController/Shutdown"
 )
 
-// process is one start of a plugin program. Its resources are created for this
-// start and released with it.
+// process is one started plugin process. Its resources are created for this start and released with
+// it.
 type process struct {
 	name        string
 	incarnation int
@@ -59,8 +58,7 @@ type process struct {
 	wire        *wire.Client
 	prints      []io.Closer
 
-	// life ends with the process; its cause is the error for the users of the
-	// process.
+	// life is canceled when the process ends; its cause is the error for the users of the process.
 	life context.Context
 	end  context.CancelCauseFunc
 
@@ -76,17 +74,17 @@ type launching struct {
 	reaper      *launch.Reaper
 	workdir     string
 	temp        string                              // directory for temporary files; empty: the socket directory
-	policy      func(sockets string) confine.Policy // what the process may do
-	bare        bool                                // without Env and EnvPass
+	policy      func(sockets string) confine.Policy // returns the permissions of the process
+	bare        bool                                // start without Env and EnvPass
 	output      func(line launch.Line, pid int)     // may be nil
 	redact      func(text string, most int) string  // may be nil
-	// redactAnswers returns the function that redacts texts in answers, nil if there
-	// is nothing to redact; it is used only if redact is set.
+	// redactAnswers returns the function that redacts texts in answers; nil if there are no
+	// secrets. It is used only if redact is set.
 	redactAnswers func() func(text string) string
 }
 
-// spawn starts the program and connects to it. When ctx ends, the process is
-// killed. On an error no process is left; the report has what is known of it.
+// spawn starts the program and connects to it. When ctx ends, the process is killed. After an error
+// no process is left, and the report holds its exit and last output, as far as it was started.
 func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	dir, err := l.runtime.Instance()
 	if err != nil {
@@ -108,8 +106,8 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	case c = <-starting:
 		err = c.err
 	case <-ctx.Done():
-		// The library holds its lock during a start: the only way to abort a
-		// start is to kill the process.
+		// The library holds its lock during a start, so the only way to abort a start is to kill
+		// the process.
 		once.abort()
 		err = fmt.Errorf("%w within %s", launch.ErrNoHandshake, l.settings.StartTimeout)
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -166,8 +164,7 @@ func (h *handover) taken() *launch.Runner {
 	return h.runner
 }
 
-// keep records a line that a Go plugin prints after the library took over its
-// streams.
+// keep records a line that a Go plugin prints after the library has redirected its streams.
 func (h *handover) keep(line launch.Line) {
 	if r := h.taken(); r != nil {
 		r.Keep(line)
@@ -194,7 +191,7 @@ func (h *handover) abort() {
 // once.
 func (p *process) config(ctx context.Context, l launching, once *handover) *goplugin.ClientConfig {
 	c := wire.ClientConfig()
-	c.StartTimeout = l.settings.StartTimeout + reapWait // ctx ends first
+	c.StartTimeout = l.settings.StartTimeout + reapWait // longer than ctx, which should end first
 	c.Logger = hclog.NewNullLogger()
 	c.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: p.dir}
 	if n := l.settings.MaxMessage; n > 0 {
@@ -244,10 +241,9 @@ func (p *process) config(ctx context.Context, l launching, once *handover) *gopl
 	return c
 }
 
-// defaults are environment variables that the operator need not set: a
-// directory for temporary files, since the system's is not accessible, and for
-// interpreted programs those that keep Python from loading unapproved bytecode
-// and packages, also without kernel enforcement.
+// defaults returns environment variables that the operator need not set: a directory for temporary
+// files, because that of the system is not accessible, and for interpreted programs variables that
+// prevent Python from loading unapproved bytecode and packages, even without kernel enforcement.
 func (s Settings) defaults(temp string) map[string]string {
 	vars := map[string]string{"TMPDIR": temp}
 	if len(s.Files) > 0 {
@@ -260,7 +256,7 @@ func (s Settings) defaults(temp string) map[string]string {
 	return vars
 }
 
-// withDefaults adds the defaults that the operator neither sets nor passes on.
+// withDefaults returns set with those defaults that the operator neither sets nor passes on.
 func withDefaults(set map[string]string, pass []string, defaults map[string]string) map[string]string {
 	with := maps.Clone(defaults)
 	maps.Copy(with, set)
@@ -271,19 +267,18 @@ func withDefaults(set map[string]string, pass []string, defaults map[string]stri
 	return with
 }
 
-// acceptHandshake rejects a handshake with which a later step would fail.
+// acceptHandshake rejects a handshake that would make a later step fail.
 func acceptHandshake(h launch.Handshake) error {
 	return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
 }
 
-// checkSocketDir returns an error if the socket directory holds more than a
-// process may leave there. It follows no links and visits a bounded number of
-// files.
+// checkSocketDir returns an error if the socket directory holds more files or bytes than a process
+// may leave there. It follows no links and visits a limited number of files.
 func (p *process) checkSocketDir() *contract.Error {
-	files, size := -1, int64(0) // not the directory itself
+	files, size := -1, int64(0) // -1: WalkDir also visits the directory itself
 	_ = filepath.WalkDir(p.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		}
 		files++
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
@@ -313,8 +308,8 @@ type connection struct {
 	err  error
 }
 
-// connect runs in its own goroutine: each of these calls may block until the
-// process is killed, and a hostile handshake may make the library panic.
+// connect connects to a plugin. It must run in its own goroutine: each of its calls may block until
+// the process is killed. A panic of the library, as after a hostile handshake, becomes an error.
 func connect(client *goplugin.Client) (c connection) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -347,15 +342,14 @@ func connect(client *goplugin.Client) (c connection) {
 	return c
 }
 
-// done is closed when the process has ended.
+// done returns a channel that is closed when the process has ended.
 func (p *process) done() <-chan struct{} { return p.runner.Process().Done() }
 
 // pid returns the process id.
 func (p *process) pid() int { return p.runner.Process().PID() }
 
-// report returns the report of an ended process with its last lines, which on a
-// busy machine take a while to be read from the pipes. It does not wait for the
-// end of a pipe that another process holds open.
+// report returns the report of an ended process with its last lines. On a busy machine it waits for
+// these lines, at most lineWait, but not for the end of a pipe that another process holds open.
 func (p *process) report() launch.Report {
 	timer := time.NewTimer(tailWait)
 	defer timer.Stop()
@@ -378,9 +372,9 @@ func (p *process) shutdown(ctx context.Context) error {
 	return err
 }
 
-// discard kills the process if it runs and releases all resources of the start.
-// It waits at most reapWait for the end of the process, launch.DefaultOutputGrace
-// for its output and reapWait for go-plugin.
+// discard kills the process if it is running and releases all resources of the start. It waits at
+// most reapWait for the end of the process, launch.DefaultOutputGrace for its output and reapWait
+// for go-plugin.
 func (p *process) discard(cause error) {
 	p.end(cause)
 	p.cleaned.Do(func() {
@@ -394,8 +388,8 @@ func (p *process) discard(cause error) {
 				waitFor(p.runner.Drained(), launch.DefaultOutputGrace)
 			}
 		}
-		// The library cleans up once the process has ended. If it hangs, that
-		// costs a goroutine and does not block the host.
+		// The library cleans up once the process has ended. If it hangs, a goroutine remains, but
+		// the host is not blocked.
 		killed := make(chan struct{})
 		go func() {
 			defer close(killed)

@@ -11,9 +11,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Reach returns the isolation extended by what the scopes of the effects of a plugin allow
-// (FX-003). A process serves many calls, so its sandbox is the union of their scopes. Paths that do
-// not exist are left out.
+// Reach returns the isolation extended by the scopes of the effects of a plugin (FX-003). A process
+// serves many calls, so its sandbox is the union of their scopes. Paths that do not exist are left
+// out, except that a missing write path is replaced by its nearest existing directory below the
+// root.
 func (i Isolation) Reach(scopes policy.Scopes) Isolation {
 	for _, scoped := range scopes {
 		s := scoped.Scope
@@ -41,8 +42,8 @@ func (i Isolation) Reach(scopes policy.Scopes) Isolation {
 
 // DatabaseReach lists the directories and TCP ports that the databases of a configuration need.
 type DatabaseReach struct {
-	// Dirs are the directories of database files and of sockets. A file is not
-	// enough: an engine creates others beside it.
+	// Dirs are the directories of database files and of sockets. Access to a file alone is not
+	// enough, because a database engine creates others beside it.
 	Dirs  []string
 	Ports []uint16
 }
@@ -62,8 +63,9 @@ func (i Isolation) Databases(d DatabaseReach) Isolation {
 // namePort is the port of DNS over TCP, which is used for responses too large for a datagram.
 const namePort = 53
 
-// reachable returns the directories and files that a scope allows. A missing path,
-// or a file that may be replaced, is represented by its directory.
+// reachable returns the directories and files that a scope allows. With writes, a file is replaced
+// by its directory, because it may be replaced, and a missing path by its nearest existing
+// directory.
 func reachable(s *effects.Scope, writes bool) []string {
 	var out []string
 	for _, root := range s.Roots.V {
@@ -92,7 +94,7 @@ func there(paths []string) []string {
 	})
 }
 
-// joined returns a followed by the members of b that it lacks.
+// joined returns a followed by the elements of b that are not in a.
 func joined[T comparable](a, b []T) []T {
 	out := slices.Clone(a)
 	for _, x := range b {

@@ -7,15 +7,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// A plugin may include its own secret in its output: the URL that it called,
-// the line with which its login failed, a setting that it echoes. The output
-// goes to callers, records and logs, so it is redacted where it enters the
-// host, before any of it is cut or quoted (ISO-005): lines by launch.Runner;
-// answers, errors and health by wire.Client. Errors that the host makes of it
-// are redacted here. A secret that is split between two deltas of a stream is
-// not redacted.
+// A plugin may write its own secret to its output: the URL that it called, the line with which its
+// login failed, a setting that it prints. The output goes to callers, records and logs, so it is
+// redacted where it enters the host, before any part of it is cut or quoted (ISO-005): lines by
+// launch.Runner; answers, errors and health by wire.Client. Errors that the host derives from the
+// output are redacted here. A secret that is split between two deltas of a stream is not redacted.
 
-// cleanse redacts secrets in an error of the plugin.
+// cleanse returns an error of the plugin with secrets redacted.
 func (p *pluginLog) cleanse(err error) error {
 	var e *contract.Error
 	if !errors.As(err, &e) || !p.hides() {
@@ -47,6 +45,6 @@ func (p *pluginLog) cleanError(e *contract.Error) *contract.Error {
 		edn.Equal(clean.Where, e.Where) && edn.Equal(clean.Details, e.Details) {
 		return e
 	}
-	clean.Err = nil // it has the same text
+	clean.Err = nil // Err has the same text
 	return &clean
 }

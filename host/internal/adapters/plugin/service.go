@@ -15,34 +15,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// service is a configured process that takes calls: the part of an instance
-// that callers use. Each process has its own.
+// service is a configured process that accepts calls: the part of an instance that callers use.
+// Each process has its own.
 type service struct {
 	*process
 	instance *instance
 	binary   string
 
-	// Guarded by unit.mu: the number of concurrent calls it takes (0: no
-	// limit), has and was ever given, the start of its idle time, and whether
-	// it has received all the calls that it may answer.
+	// Guarded by unit.mu: the maximum number of concurrent calls (0: unlimited), their current
+	// number and the number of all calls given, the start of the idle time, and whether the process
+	// must not get further calls.
 	limit, running, given int
 	idleSince             time.Time
 	spent                 bool
-	// late is why it is replaced: canceled calls go on in it; nil: they do not.
+	// late is set if the process is replaced because canceled calls continue in it.
 	late *contract.Error
 
-	// probe asks the owner for a probe now; it never blocks.
+	// probe requests a probe from the owner; it never blocks.
 	probe func()
-	// born is the start of the service; answered is the time from born to the
-	// last response of the plugin, in nanoseconds, which does not depend on the
-	// wall clock. missed counts the probes without an answer since.
+	// born is the start of the service; answered is the time from born to the last response of the
+	// plugin, in nanoseconds, independent of the wall clock. missed is the number of probes without
+	// an answer since then.
 	born     time.Time
 	answered atomic.Int64
 	missed   atomic.Int32
 	// idle is closed when the last call has ended after close.
 	mu      sync.Mutex
 	calls   map[string]*inFlight
-	runs    map[string]int // calls in flight by run
+	runs    map[string]int // number of calls in flight by run
 	served  map[string]bool
 	lastID  uint64
 	overdue overdue
@@ -66,9 +66,9 @@ type inFlight struct {
 	handles []string
 }
 
-// lostWait is how long a call whose connection broke waits for the exit of the
-// process, so that it reports the reason and not the symptom. The sockets of a
-// process close before its exit is seen; on a busy machine long before.
+// lostWait is the time that a call with a broken connection waits for the exit of the process, so
+// that its error is the cause and not the symptom. The sockets of a process are closed before its
+// exit is noticed; on a busy machine long before.
 const lostWait = time.Second
 
 func newService(p *process, i *instance, binary string, probe func()) *service {
@@ -80,7 +80,7 @@ func newService(p *process, i *instance, binary string, probe func()) *service {
 	return s
 }
 
-// processEnded cancels the calls in flight when the process has ended.
+// processEnded cancels the calls in flight after the process has ended.
 func (s *service) processEnded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *service) processEnded() {
 // and another process may take it.
 var errClosing = errors.New("the process no longer accepts calls")
 
-// invoke makes one call. The error is typed, or errClosing.
+// invoke makes one call. The error is errClosing or a *contract.Error.
 func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time.Duration) (edn.Value, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -130,8 +130,8 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 	return edn.Nil(), s.instance.unit.log.cleanse(s.explain(ctx, err))
 }
 
-// refused reports whether the plugin rejected a call because it is being drained: the call
-// was on its way when the drain was announced, and another process may take it.
+// refused reports whether the plugin rejected a call because it is being drained: the call was sent
+// before the drain was announced, and another process can execute it.
 func (s *service) refused(err error) bool {
 	var e *contract.Error
 	if !errors.As(err, &e) || e.Type != "runtime/not-ready" {
@@ -143,8 +143,8 @@ func (s *service) refused(err error) bool {
 	return s.closing && reason == "draining"
 }
 
-// callContext returns the context of a call. Its trace context is the span of its
-// attempt; calls that are no attempts, such as those of gates, have that of the run.
+// callContext returns the context of a call. Its trace context is the span of its attempt; calls
+// that are not attempts, such as those of gates, have the span of the run.
 func callContext(c dispatch.Call, id string, sampled bool) wire.CallContext {
 	attempt := c.Attempt
 	if c.Shadow {
@@ -161,12 +161,12 @@ func callContext(c dispatch.Call, id string, sampled bool) wire.CallContext {
 // explain converts an error of the wire package into the failure of the plugin.
 func (s *service) explain(ctx context.Context, err error) error {
 	if !wire.Transport(err) {
-		s.alive() // the plugin sent the error
+		s.alive() // the plugin has sent the error
 		return err
 	}
 	if errors.Is(err, contract.OfType("runtime/crashed")) {
-		// The connection broke. That is usually the first sign of an exit,
-		// which the call should report.
+		// The connection broke. Usually that is the first sign of an exit, which should be the
+		// error of the call.
 		s.probe()
 		timer := time.NewTimer(lostWait)
 		defer timer.Stop()
@@ -187,9 +187,9 @@ func (s *service) explain(ctx context.Context, err error) error {
 	return e
 }
 
-// watchDeadline probes the plugin shortly before the deadline of an unanswered
-// call, so that a timeout can be told from a plugin that does not respond. The
-// caller must call the returned function.
+// watchDeadline probes the plugin shortly before the deadline of an unanswered call, to distinguish
+// a timeout from a plugin that does not respond. The caller must call the returned function, which
+// stops the timer.
 func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) func() {
 	left := time.Until(deadline)
 	if deadline.IsZero() || left <= probeTimeout*5/4 {
@@ -206,12 +206,12 @@ func (s *service) watchDeadline(deadline time.Time, probeTimeout time.Duration) 
 // alive records a response of the plugin.
 func (s *service) alive() { s.answered.Store(int64(time.Since(s.born))) }
 
-// silent is the time since the last response of the plugin.
+// silent returns the time since the last response of the plugin.
 func (s *service) silent(now time.Time) time.Duration {
 	return now.Sub(s.born) - time.Duration(s.answered.Load())
 }
 
-// enter registers a call and returns its id.
+// enter registers a call and returns its id. The error is errClosing after close.
 func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c dispatch.Call,
 ) (string, *inFlight, error) {
 	s.mu.Lock()
@@ -223,7 +223,7 @@ func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c d
 	id := strconv.FormatUint(s.lastID, 36)
 	own := &inFlight{call: c, ctx: ctx, cancel: cancel}
 	s.calls[id] = own
-	if s.life.Err() != nil { // processEnded may have run before
+	if s.life.Err() != nil { // processEnded may have run before this
 		cancel(context.Cause(s.life))
 	}
 	if c.Run != "" {
@@ -247,7 +247,7 @@ func (s *service) leave(id, run string) {
 	}
 }
 
-// rest needs s.mu.
+// rest closes idle. The caller holds s.mu.
 func (s *service) rest() {
 	select {
 	case <-s.idle:
@@ -256,7 +256,7 @@ func (s *service) rest() {
 	}
 }
 
-// close rejects further calls; idle is closed when the last one has ended.
+// close makes the service reject further calls; idle is closed when the last call has ended.
 func (s *service) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,7 +266,7 @@ func (s *service) close() {
 	}
 }
 
-// inFlight is the number of calls in flight.
+// inFlight returns the number of calls in flight.
 func (s *service) inFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +281,7 @@ func (s *service) find(id string) (*inFlight, bool) {
 	return c, ok
 }
 
-// onlyRun is the run of the calls in flight if all have the same.
+// onlyRun returns the run of the calls in flight if all have the same one, else "".
 func (s *service) onlyRun() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +293,8 @@ func (s *service) onlyRun() string {
 	return ""
 }
 
-// forgetRun reports whether the process served the run, and forgets it.
+// forgetRun deletes a run from those that the process served, and reports whether it was one of
+// them.
 func (s *service) forgetRun(run string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

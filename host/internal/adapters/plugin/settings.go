@@ -14,16 +14,15 @@ type Settings struct {
 	Name string
 	// Command is the program and its arguments; the program is a path.
 	Command []string
-	// Files are interpreted by the program in Command. They are part of the
-	// hash of the binary.
+	// Files are interpreted by the program in Command. They are included in the hash of the
+	// program.
 	Files []string
 
-	// Approved is the hash of the program and its Files ([HashProgram]) in the
-	// lock file; a program with another hash is not run. Empty: no hash is
-	// approved.
+	// Approved is the hash of the program and its Files ([HashProgram]) in the lock file. A program
+	// with another hash is not started. Empty: any program is started.
 	Approved string
-	// ApprovedParts are the hashes in the lock file of the program and of each of
-	// Files. With them the error for another hash than Approved names the file.
+	// ApprovedParts are the hashes in the lock file of the program and of each of Files. They are
+	// used to name the changed file in an error.
 	ApprovedParts []string
 
 	// Env is the environment of the process, EnvPass the names of variables
@@ -34,42 +33,40 @@ type Settings struct {
 	// instance.
 	Workdir string
 
-	StartTimeout     time.Duration // from start to the end of Describe
+	StartTimeout     time.Duration // from the start to the end of Describe
 	ConfigureTimeout time.Duration
 	StopGrace        time.Duration // from the end of the drain to SIGKILL
-	DrainTimeout     time.Duration // for calls in flight
-	CancelGrace      time.Duration // for a call that was canceled; then the process is replaced
+	DrainTimeout     time.Duration // maximum time for calls in flight to end
+	CancelGrace      time.Duration // time for a canceled call to end; then the process is replaced
 
-	// MaxInFlight is the number of concurrent calls; 0: the limit of the
-	// plugin. The lower limit of the two applies.
+	// MaxInFlight is the maximum number of concurrent calls of a process; 0: the limit of the
+	// plugin. The lower of the two limits applies.
 	MaxInFlight int
-	// Queue is how many calls may wait for a place.
+	// Queue is the maximum number of calls that wait for a place.
 	Queue int
-	// MaxMessage bounds a message in either direction, in bytes; 0: the limit
-	// of the contract.
+	// MaxMessage is the maximum size of a message in either direction in bytes; 0: the limit of the
+	// protocol.
 	MaxMessage int
 	// NoMux opens one stream per call, even if the plugin supports
 	// multiplexing.
 	NoMux bool
 	// Encoding is "edn" or "json"; empty: the one in the description.
 	Encoding string
-	// CallDepth is how deep calls may nest through this plugin.
+	// CallDepth is the maximum depth of nested calls through this plugin.
 	CallDepth int
 	LogLevel  string
 
-	// Config is the finished configuration with every secret nil; nil is an
-	// empty map. Secrets is a map from the path of a secret (a vector) to its
-	// text. ConfigFiles are the files that Config names; their content is part
-	// of the hash of the configuration.
+	// Config is the complete configuration with nil for every secret; nil is an empty map. Secrets
+	// is a map from the path of a secret (a vector) to its text. ConfigFiles are the files that
+	// Config names; their content is part of the hash of the configuration.
 	Config      edn.Value
 	Secrets     edn.Value
 	ConfigFiles []string
-	// Names are the capabilities that Config names: the operator lets the plugin
-	// call them by name.
+	// Names are the capabilities that Config names, which the plugin may therefore call.
 	Names []string
 
-	// Needs are the described needs that the operator leaves to the plugin;
-	// nil: all of them. Isolation grants them.
+	// Needs are the described needs that the operator has not removed; nil: all of them. Isolation
+	// grants them.
 	Needs     []string
 	Isolation Isolation
 
@@ -78,101 +75,98 @@ type Settings struct {
 	Instances Instances
 	Swap      Swap
 
-	// Described is the description in the registry: a process with another
-	// description is rejected. Nil: the first answer is taken.
+	// Described is the description in the registry: a process with another description is rejected.
+	// Nil: the first description is accepted.
 	Described edn.Value
 }
 
-// Instances is the number of processes of a plugin.
+// Instances configures the number of processes of a plugin.
 type Instances struct {
-	// Min processes take calls at all times, and up to Max while calls wait.
-	// With Min 0 the first call starts a process.
+	// Min is the number of processes that always accept calls; up to Max do while calls wait. With
+	// Min 0 the first call starts a process.
 	Min, Max int
-	// Standby is the number of additional processes that are ready and take no
-	// calls until they replace or reinforce the others.
+	// Standby is the number of additional processes that are ready but get no calls until they
+	// replace or reinforce the others.
 	Standby int
-	// IdleTTL is how long a process above Min lives without a call; 0: forever.
+	// IdleTTL is the time without calls after which a process above Min is stopped; 0: never.
 	IdleTTL time.Duration
-	// MaxCalls is how many calls a process answers before it is replaced; 0: no
-	// limit, 1: one process per call.
+	// MaxCalls is the number of calls after which a process is replaced; 0: unlimited, 1: one
+	// process per call.
 	MaxCalls int
 	Pin      Pin
 }
 
-// Pin selects the calls that go to the same process as long as it lives.
+// Pin selects the calls that go to the same process while it exists.
 type Pin string
 
-// The pins.
+// Values of Pin.
 const (
 	PinNone    Pin = "none"
-	PinSession Pin = "session" // the calls of one session
+	PinSession Pin = "session" // all calls of one session
 )
 
 // SwapMode selects how a new edition of a plugin replaces the old one.
 type SwapMode string
 
-// The modes.
+// Values of SwapMode.
 const (
-	// SwapDirect replaces it as soon as the new edition is ready.
+	// SwapDirect replaces the old edition as soon as the new one is ready.
 	SwapDirect SwapMode = "direct"
-	// SwapShadow first sends the new edition copies of calls without effects.
-	// Its answers are judged and discarded.
+	// SwapShadow first sends copies of calls without effects to the new edition. Its answers are
+	// judged and discarded.
 	SwapShadow SwapMode = "shadow"
-	// SwapCanary first sends the new edition a share of the calls.
+	// SwapCanary first sends a share of the calls to the new edition, which answers them.
 	SwapCanary SwapMode = "canary"
 )
 
 // Swap configures how a new edition of a plugin replaces the old one.
 type Swap struct {
 	Mode SwapMode
-	// Share of the calls that a trial gets, in (0, 1].
+	// Share is the share of the calls that a trial gets, in (0, 1].
 	Share float64
-	// MinSamples is the number of judged answers that decides a trial. After
-	// Timeout the answers so far decide; without evidence against it, the new
-	// edition is promoted.
+	// MinSamples is the number of judged answers after which a trial is decided. After Timeout it
+	// is decided with the answers so far; if they do not show that the new edition is worse, it is
+	// promoted.
 	MinSamples int
 	Timeout    time.Duration
 }
 
-// RestartPolicy selects the exits that are followed by a restart.
+// RestartPolicy selects the exits after which a process is restarted.
 type RestartPolicy string
 
-// The policies.
+// Values of RestartPolicy.
 const (
 	OnFailure RestartPolicy = "on-failure"
 	Always    RestartPolicy = "always"
 	Never     RestartPolicy = "never"
 )
 
-// Restart configures the restarts after a process has ended by itself.
+// Restart configures the restarts of processes that end by themselves.
 type Restart struct {
 	Policy RestartPolicy
-	// Max restarts are made within Window; one more failure leads to
-	// quarantine.
+	// Max is the maximum number of restarts within Window. One more failure leads to quarantine.
 	Max    int
 	Window time.Duration
-	// Backoff doubles with each consecutive failure up to MaxBackoff. Each wait
-	// varies by the share Jitter in both directions.
+	// Backoff is the wait after the first failure; it doubles with each consecutive failure up to
+	// MaxBackoff. Jitter is the share by which each wait varies in both directions.
 	Backoff, MaxBackoff time.Duration
 	Jitter              float64
-	// ResetAfter is the time in service after which earlier failures are
-	// forgotten.
+	// ResetAfter is the time in service after which earlier failures no longer count.
 	ResetAfter time.Duration
 }
 
 // Health configures the probes of a process.
 type Health struct {
-	// Interval is the time between two probes, Timeout the limit of each. After
-	// Misses consecutive misses the process counts as unresponsive.
+	// Interval is the time between two probes, Timeout the time limit of each. After Misses
+	// consecutive probes without an answer the process is unresponsive.
 	Interval, Timeout time.Duration
 	Misses            int
-	// ReadyTimeout is how long a configured plugin may take to report ready
-	// before it becomes Degraded. It is not restarted for it.
+	// ReadyTimeout is the time for a configured plugin to report ready before its state is
+	// Degraded. It is not restarted then.
 	ReadyTimeout time.Duration
 }
 
-// DefaultSettings are the settings of a plugin block with nothing but a
-// command.
+// DefaultSettings returns the settings of a plugin block that has only a command.
 func DefaultSettings(name string, command ...string) Settings {
 	return Settings{
 		Name: name, Command: command,
@@ -189,8 +183,8 @@ func DefaultSettings(name string, command ...string) Settings {
 	}
 }
 
-// Validate returns an error for settings with which the supervisor cannot work. The check of the
-// configuration has more rules and reports positions.
+// Validate returns an error, with all problems joined, for settings that the supervisor cannot use.
+// The check of the configuration has more rules and reports positions.
 func (s Settings) Validate() error {
 	var all []error
 	wrong := func(bad bool, format string, args ...any) {

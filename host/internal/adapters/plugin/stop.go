@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// killWait is the limit of the last stop step.
+// killWait is the time limit of the last stop step.
 const killWait = 500 * time.Millisecond
 
 // stopping is the input of stop.
@@ -19,9 +19,9 @@ type stopping struct {
 	drain    bool // wait for calls in flight
 }
 
-// stop ends a process: it accepts no new calls, waits for those in flight, and
-// runs stop steps of increasing force. It returns when the process has ended,
-// or killWait after SIGKILL. Canceling ctx skips to SIGKILL.
+// stop ends a process: it accepts no new calls, waits for those in flight, and executes stop steps
+// of increasing force. It returns when the process has ended, or killWait after SIGKILL. Canceling
+// ctx skips to SIGKILL.
 func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 	grace := how.settings.StopGrace
 	begin := time.Now()
@@ -29,8 +29,8 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 		begin = time.Now() // a plugin that responds gets the whole grace
 	}
 	s.cut(how.reason)
-	// Each of the first steps gets a quarter of the rest, so that a plugin that
-	// ignores all of them still has time after SIGTERM.
+	// Each of the first steps gets a quarter of the remaining time, so that a plugin that ignores
+	// all of them still has time after SIGTERM.
 	stepLimit := max(0, grace-time.Since(begin)) / 4
 	proc := s.runner.Process()
 	steps := []launch.Step{
@@ -49,8 +49,8 @@ func (s *service) stop(ctx context.Context, how stopping) []launch.StepResult {
 	return launch.Stop(ctx, s.done(), steps)
 }
 
-// awaitIdle waits for the calls in flight, at most DrainTimeout and only while
-// the plugin answers probes. It reports whether the plugin responds.
+// awaitIdle waits for the calls in flight, for at most DrainTimeout and only while the plugin
+// answers probes. It reports whether the plugin responds.
 func (s *service) awaitIdle(ctx context.Context, settings Settings) bool {
 	if s.inFlight() == 0 {
 		return true
@@ -82,9 +82,9 @@ func (s *service) awaitIdle(ctx context.Context, settings Settings) bool {
 	return true
 }
 
-// announceDrain tells the plugin of the drain while calls are in flight, so that those
-// which do not end by themselves end now. The deadline is behind that of the host: the
-// host cuts calls, with the reason of the stop.
+// announceDrain announces the drain to the plugin while calls are in flight, so that calls without
+// an end of their own end now. The announced deadline is later than that of the host, which cancels
+// the remaining calls with the reason of the stop.
 func (s *service) announceDrain(ctx context.Context, settings Settings) {
 	limit := settings.DrainTimeout + settings.StopGrace
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
@@ -92,11 +92,11 @@ func (s *service) announceDrain(ctx context.Context, settings Settings) {
 	go func() {
 		defer cancel()
 		defer context.AfterFunc(s.life, cancel)()
-		_, _ = s.wire.Drain(ctx, deadline, "drain") // stop drains again and reports
+		_, _ = s.wire.Drain(ctx, deadline, "drain") // stop calls Drain again and reports errors
 	}()
 }
 
-// cut fails the calls in flight.
+// cut fails the calls in flight with an error that has the reason.
 func (s *service) cut(reason Cause) {
 	n := s.inFlight()
 	if n == 0 {

@@ -22,30 +22,29 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// endRunWait bounds the notification of plugins about the end of a run.
+// endRunWait is the time limit for notifying plugins of the end of a run.
 const endRunWait = 2 * time.Second
 
-// Options configure a Supervisor.
+// Options configures a Supervisor.
 type Options struct {
-	// DataDir holds the logs of the plugins in plugins/<name> and the scratch
-	// directories of this host in work/<host>; several hosts may share it.
-	// Empty: no logs are written, and the scratch directories are in the
-	// runtime directory.
+	// DataDir is the data directory, which several hosts may share. It has the logs of the plugins
+	// in plugins/<name> and the scratch directories of this host in work/<host>. Empty: no logs are
+	// written, and the scratch directories are in the runtime directory.
 	DataDir string
 	// Runtime is the private directory for sockets; required.
 	Runtime *rundir.Dir
-	// Reaper kills the plugin processes when this process dies; nil: none does.
+	// Reaper kills the plugin processes when this process dies; nil: they are not killed.
 	Reaper *launch.Reaper
-	// Describer caches descriptions; nil: one without a file cache.
+	// Describer caches descriptions; nil: a describer without a file cache.
 	Describer *Describer
 	// Host is the information about this program that plugins receive.
 	Host wire.HostInfo
-	// Sink receives the events of plugins; nil: none does.
+	// Sink receives the events of plugins; nil: they are discarded.
 	Sink Sink
-	// Clock and Random (in [0, 1)) are used for restarts; nil: the system's.
+	// Clock and Random (in [0, 1)) are used for restarts and probes; nil: those of the system.
 	Clock  Clock
 	Random func() float64
-	// Sampled reports whether the spans of a run with a :trace are exported; nil: none are.
+	// Sampled reports whether the spans of a run with a :trace are exported; nil: never.
 	Sampled func(run string, trace edn.Value) bool
 }
 
@@ -60,7 +59,7 @@ type shared struct {
 	random    func() float64
 	sampled   func(run string, trace edn.Value) bool
 	calls     atomic.Pointer[HostCalls]
-	work      string // scratch directories of the plugins
+	work      string // directory of the scratch directories
 }
 
 // Supervisor starts, watches and stops the processes of plugins. Create it with New. Its methods
@@ -68,20 +67,21 @@ type shared struct {
 type Supervisor struct {
 	shared  *shared
 	dataDir string
-	scratch *rundir.Dir // nil without a data directory
+	scratch *rundir.Dir // nil without DataDir
 
 	changing chan struct{} // holds a token while a change is being prepared
 
 	mu      sync.Mutex
 	units   map[string]*unit
-	leaving map[string]*unit // removed from the configuration
+	leaving map[string]*unit // units removed from the configuration, until they have ended
 	closed  bool
 	later   sync.WaitGroup // background work after a change
 	life    context.Context
 	end     context.CancelFunc
 }
 
-// New returns a supervisor without plugins.
+// New returns a supervisor without plugins. It creates the scratch directory of this host. The
+// caller must close the supervisor.
 func New(o Options) (*Supervisor, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("supervise plugins: no runtime directory")
@@ -136,13 +136,13 @@ func (discardSink) Transition(Transition) {}
 func (discardSink) Health(Statement)      {}
 func (discardSink) Log(Line)              {}
 
-// AnswerCalls sets the handler of the calls that plugins make to their host. Until then, these
-// calls fail with runtime/not-ready.
+// AnswerCalls sets the handler of the requests that plugins send to the host. Before, such requests
+// fail with runtime/not-ready.
 func (s *Supervisor) AnswerCalls(calls HostCalls) { s.shared.calls.Store(&calls) }
 
 // Start adds plugins and starts them in parallel. It does not wait for them; [Supervisor.Await]
-// does. If settings are invalid, a name exists already or the supervisor is closed, it starts none.
-// If the log of a plugin cannot be opened, the plugins before it stay started.
+// does. If any settings are invalid, a name exists already or the supervisor is closed, it starts
+// none. If the log of a plugin cannot be opened, the plugins before it stay started.
 func (s *Supervisor) Start(plugins ...Settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ func LogPath(dataDir, plugin string) string {
 	return filepath.Join(dataDir, "plugins", plugin, "log", "plugin.log")
 }
 
-// unit returns a plugin by name.
+// unit returns the plugin with a name. The error suggests a similar name.
 func (s *Supervisor) unit(name string) (*unit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,9 +215,9 @@ func (s *Supervisor) all() []*unit {
 	return append(slices.Collect(maps.Values(s.units)), slices.Collect(maps.Values(s.leaving))...)
 }
 
-// Await waits until the plugin takes calls. It returns an error if the plugin is unknown or ctx
-// ends. It does so without waiting if the plugin will not take calls without an operator, or not
-// start again before the deadline of ctx.
+// Await waits until the plugin accepts calls. The error is that of an unknown plugin or of ctx. It
+// returns at once with an error if the plugin will not accept calls without an operator, or its
+// next start is after the deadline of ctx.
 func (s *Supervisor) Await(ctx context.Context, plugin string) error {
 	u, err := s.unit(plugin)
 	if err != nil {
@@ -246,9 +246,9 @@ func (s *Supervisor) Status() []Status {
 	return all
 }
 
-// Restart stops the processes of a plugin gracefully and starts new ones; a
-// quarantine ends. Like Drain, Release and Quarantine it returns when that has
-// begun, and must not be called from a Sink.
+// Restart stops the processes of a plugin gracefully and starts new ones; it also ends a
+// quarantine. Like Drain, Release and Quarantine it returns when that has begun, and must not be
+// called from a Sink. The error is that of an unknown plugin.
 func (s *Supervisor) Restart(plugin string) error { return s.deliver(plugin, evRestart{}, false) }
 
 // Drain stops the processes of a plugin gracefully and does not start new ones until Release or
@@ -258,13 +258,14 @@ func (s *Supervisor) Drain(plugin string) error { return s.deliver(plugin, evSto
 // Release starts a plugin that is quarantined or was stopped.
 func (s *Supervisor) Release(plugin string) error { return s.deliver(plugin, evRelease{}, false) }
 
-// Quarantine takes a plugin out of service until an operator releases it.
+// Quarantine stops a plugin and does not start it until an operator releases it. reason becomes the
+// message of its error.
 func (s *Supervisor) Quarantine(plugin, reason string) error {
 	return s.deliver(plugin, evQuarantine{err: contract.Errorf("runtime/quarantined", "%s", reason)}, true)
 }
 
-// deliver sends an event to all processes of a plugin. A held plugin starts no
-// process by itself.
+// deliver sends an event to all processes of a plugin. If held is set, the plugin does not start
+// processes by itself from now on.
 func (s *Supervisor) deliver(plugin string, event any, held bool) error {
 	u, err := s.unit(plugin)
 	if err != nil {
@@ -274,8 +275,8 @@ func (s *Supervisor) deliver(plugin string, event any, held bool) error {
 	return nil
 }
 
-// EndRun notifies the plugins that served a run of its end, in parallel. It returns after at most
-// endRunWait.
+// EndRun notifies the plugins that served a run of its end, in parallel. It returns after
+// endRunWait at the latest; failures are logged.
 func (s *Supervisor) EndRun(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, endRunWait)
 	defer cancel()
@@ -294,8 +295,9 @@ func (s *Supervisor) EndRun(ctx context.Context, run string) {
 	told.Wait()
 }
 
-// Close stops all plugins in parallel, each by its stop steps, and returns when
-// no process is left. When ctx ends, the remaining processes are killed.
+// Close stops all plugins in parallel, each by its stop steps, and returns when no process is left.
+// When ctx ends, the remaining processes are killed. The error is that of closing logs and scratch
+// directories.
 func (s *Supervisor) Close(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closed

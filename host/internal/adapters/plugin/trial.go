@@ -11,25 +11,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// trial is the test of an edition beside the current one. A canary answers a
-// share of the calls; a shadow receives copies of a share of the calls without
-// effects, and its answers are discarded. In both cases the gates judge both
-// editions, and the pass rates decide (SUP-006).
+// trial tests an edition beside the current one. A canary answers a share of the calls; a shadow
+// receives copies of a share of the calls without effects, and its answers are discarded. In both
+// cases the gates judge both editions, and the pass rates decide (SUP-006).
 type trial struct {
 	edition *edition
 	cause   Cause
 	swap    Swap
 
 	// Guarded by unit.mu.
-	calls    int // that could have used it
+	calls    int // number of calls that the new edition could have got
 	old, new tally
-	err      *contract.Error // of a failed trial
-	stop     func()          // its timer
+	err      *contract.Error // the reason why the trial failed
+	stop     func()          // stops its timer
 
-	over   chan struct{} // closed when the trial ends
+	over   chan struct{} // closed when the trial is over
 	life   context.Context
 	end    context.CancelFunc
-	asking sync.WaitGroup // calls of a shadow
+	asking sync.WaitGroup // calls to a shadow in flight
 }
 
 // tally counts judged answers.
@@ -42,10 +41,9 @@ func (t *tally) add(pass bool) {
 	}
 }
 
-// worse reports whether the pass rate of a new edition is below that of the old
-// one by more than chance explains. The rate of the old one is smoothed with
-// four passes in five, so that a few good answers do not count as a perfect
-// record.
+// worse reports whether the pass rate t of a new edition is below the rate of the old one by more
+// than chance explains. The old rate is smoothed with four passes in five samples, so that a few
+// good answers do not count as a perfect rate.
 func (t tally) worse(old tally) bool {
 	if t.samples == 0 {
 		return false
@@ -56,14 +54,15 @@ func (t tally) worse(old tally) bool {
 	return float64(t.passes)/n < f-slack
 }
 
-// inShare reports whether the next call belongs to the share. It needs u.mu.
+// inShare counts a call and reports whether it belongs to the share of the trial. The caller holds
+// u.mu.
 func (t *trial) inShare() bool {
 	t.calls++
 	k := float64(t.calls)
 	return math.Floor(k*t.swap.Share) > math.Floor((k-1)*t.swap.Share)
 }
 
-// try begins the trial of an edition that is ready.
+// try starts the trial of an edition that is ready.
 func (u *unit) try(e *edition, swap Swap, cause Cause) *trial {
 	t := &trial{edition: e, cause: cause, swap: swap, over: make(chan struct{})}
 	t.life, t.end = context.WithCancel(context.Background())
@@ -83,7 +82,7 @@ func (u *unit) try(e *edition, swap Swap, cause Cause) *trial {
 	return t
 }
 
-// decide ends a trial by its pass rates. It needs u.mu.
+// decide ends a trial by comparing pass rates. The caller holds u.mu.
 func (u *unit) decide(t *trial) chores {
 	if u.trial != t {
 		return nil
@@ -101,8 +100,8 @@ func (u *unit) decide(t *trial) chores {
 	return u.succeed(t.edition, t.cause)
 }
 
-// stopTrial ends a trial, if there is one, and stops its edition. It needs
-// u.mu.
+// stopTrial ends the trial with the error why and stops its edition; it does nothing if there is no
+// trial. The caller holds u.mu.
 func (u *unit) stopTrial(why *contract.Error) {
 	t := u.trial
 	if t == nil {
@@ -121,8 +120,8 @@ func (t *trial) finish() {
 	close(t.over)
 }
 
-// outcome waits for the end of a trial and of the edition that lost it. If ctx
-// ends first, the trial is stopped and the old edition stays.
+// outcome waits for the end of a trial and of the edition that lost it. If ctx ends first, the
+// trial is stopped and the old edition stays. The error is the reason why the old edition stays.
 func (u *unit) outcome(ctx context.Context, t *trial) error {
 	u.mu.Lock()
 	before := u.current
@@ -148,7 +147,7 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// sample counts a judged answer of an edition during a trial.
+// sample counts a judged answer of the edition with a number, if a trial is in progress.
 func (u *unit) sample(edition int, pass bool) {
 	if !u.trying.Load() {
 		return
@@ -180,8 +179,8 @@ func (u *unit) checkTrial(i *instance) {
 	}
 }
 
-// canary returns the edition on trial if it receives the next call, else nil.
-// It needs u.mu.
+// canary returns the edition on trial if the next call should go to it, else nil. The caller holds
+// u.mu.
 func (u *unit) canary(session string) *edition {
 	t := u.trial
 	if t == nil || t.swap.Mode != SwapCanary || session != "" && u.current.settings().Instances.Pin == PinSession ||
@@ -231,7 +230,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	}
 	s := t.edition.pick("")
 	if s == nil {
-		return // all its processes are busy
+		return // all processes of the new edition are busy
 	}
 	t.edition.give(s, "")
 	todo := u.spend(s)
@@ -262,8 +261,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	})
 }
 
-// isPluginFault reports whether an error counts against the program that was
-// called.
+// isPluginFault reports whether an error counts as a failed sample of the program that was called.
 func isPluginFault(err error) bool {
 	e := contract.AsError(err)
 	return e.Source == contract.SourcePlugin && e.Class != contract.ClassStop && e.Class != contract.ClassFinal
@@ -288,14 +286,14 @@ func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error
 		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is on trial", plugin)
 	}
 	settings := before.settings()
-	settings.Described = edn.Nil() // the version may differ; the rest is compared below
+	settings.Described = edn.Nil() // the version may differ; the other fields are compared below
 	p, err := s.Prepare(ctx, Change{Cause: cause, Replace: []Settings{settings}})
 	if err != nil {
 		return err
 	}
 	st := p.staged[0]
 	u.mu.Lock()
-	st.edition.orders = orders // later orders apply to the new edition
+	st.edition.orders = orders // later orders apply to the new edition too
 	u.mu.Unlock()
 	if !before.describesLike(st.edition) {
 		p.Rollback()
@@ -312,8 +310,8 @@ func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error
 	return finish(ctx)
 }
 
-// describesLike reports whether two editions have the same description, except
-// for the version of the plugin. An edition without a description matches any.
+// describesLike reports whether two editions have the same description, except for the version of
+// the plugin. An edition without a description matches any other.
 func (e *edition) describesLike(other *edition) bool {
 	a, b := e.described.Load(), other.described.Load()
 	if a == nil || b == nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// unit is the state of one plugin name that outlives its processes and
-// editions. mu guards which processes calls may go to. It is never held during
-// a call to a process or to the sink.
+// unit is the state of one plugin name that is kept when its processes and editions are replaced.
+// mu guards to which processes calls may go. It is never held during a call to a process or to the
+// sink.
 type unit struct {
 	host  *shared
 	name  string
 	log   *pluginLog
 	store *stateStore
 
-	processes atomic.Int64 // started so far; the last incarnation number
-	trying    atomic.Bool  // there is a trial
+	processes atomic.Int64 // number of started processes; also the last incarnation number
+	trying    atomic.Bool  // a trial is in progress
 
 	mu          sync.Mutex
 	current     *edition   // receives the calls
@@ -31,14 +31,14 @@ type unit struct {
 	lost        map[string]bool     // capabilities of earlier editions that the current one lacks
 	held        bool                // an operator or a remediation took it out of service
 	orders      int                 // number of operator orders so far
-	ordered     any                 // the event of the last one
-	closed      bool                // no process is started any more
+	ordered     any                 // the event of the last order
+	closed      bool                // no further process is started
 	removed     bool                // no longer in the configuration
 	clients     int                 // number of clients that may still call it
-	trial       *trial              // of an edition that may become the current one
-	idle        func()              // stops the timer that looks for idle processes
+	trial       *trial              // of an edition that may become current; nil: no trial
+	idle        func()              // stops the timer of shrink
 	changed     chan struct{}       // closed and replaced at each change
-	over        chan struct{}       // closed when it is closed and no process is left
+	over        chan struct{}       // closed when the unit is closed and has no process
 	removedDone chan struct{}       // closed when a removed plugin is cleaned up
 }
 
@@ -58,7 +58,7 @@ func newUnit(h *shared, name string) *unit {
 // number returns the next incarnation number.
 func (u *unit) number() int { return int(u.processes.Add(1)) }
 
-// chores are consequences of a decision that must run without the lock.
+// chores are functions that must run after a decision, without the lock.
 type chores []func()
 
 func (c chores) run() {
@@ -67,7 +67,7 @@ func (c chores) run() {
 	}
 }
 
-// wake wakes the goroutines that wait for a change. It needs u.mu.
+// wake wakes the goroutines that wait for a change. The caller holds u.mu.
 func (u *unit) wake() {
 	close(u.changed)
 	u.changed = make(chan struct{})
@@ -76,7 +76,7 @@ func (u *unit) wake() {
 // edition creates an edition without processes. No call is routed to it yet.
 func (u *unit) edition(settings Settings, cause Cause) *edition {
 	if settings.Config.IsNil() {
-		settings.Config = edn.MustMap() // a block without config is one with an empty config
+		settings.Config = edn.MustMap() // a block without config has an empty config
 	}
 	u.log.hide(settings.Secrets)
 	u.mu.Lock()
@@ -111,7 +111,7 @@ func (e *edition) populate(atLeast int) {
 	}
 	u.mu.Unlock()
 	for _, i := range made {
-		i.begin() // synchronously, so that its state is never seen as stopped
+		i.begin() // synchronous, so that its state is never seen as stopped
 	}
 }
 
@@ -123,8 +123,8 @@ func (e *edition) add(role Role, cause Cause) *instance {
 	return i
 }
 
-// freeIndex is the lowest index that no instance has; the index names the
-// directory of an instance. It needs u.mu.
+// freeIndex returns the lowest index that no instance has; the index is part of the path of the
+// instance's directory. The caller holds u.mu.
 func (u *unit) freeIndex() int {
 	taken := map[int]bool{}
 	for _, e := range u.editions {
@@ -222,7 +222,7 @@ func (u *unit) abandon(e *edition, cause Cause) {
 	<-e.over
 }
 
-// forget removes an edition without processes. It needs u.mu.
+// forget removes an edition without processes. The caller holds u.mu.
 func (u *unit) forget(e *edition) {
 	close(e.over)
 	u.editions = slices.DeleteFunc(u.editions, func(other *edition) bool { return other == e })
@@ -231,7 +231,7 @@ func (u *unit) forget(e *edition) {
 	}
 }
 
-// gone removes an instance whose owner has returned.
+// gone removes an instance whose owner goroutine has returned.
 func (u *unit) gone(i *instance) {
 	u.mu.Lock()
 	e := i.edition
@@ -245,7 +245,7 @@ func (u *unit) gone(i *instance) {
 	todo.run()
 }
 
-// close stops all processes; over is closed when they have ended.
+// close stops all processes. u.over is closed when they have ended.
 func (u *unit) close(cause Cause) {
 	u.mu.Lock()
 	if u.closed {
@@ -269,7 +269,7 @@ func (u *unit) close(cause Cause) {
 	todo.run()
 }
 
-// all returns the instances of every edition.
+// all returns the instances of all editions.
 func (u *unit) all() []*instance {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -280,8 +280,7 @@ func (u *unit) all() []*instance {
 	return all
 }
 
-// order is deliver for an operator: the event also applies to an edition that
-// is promoted later.
+// order is deliver for an operator: the event also applies to an edition that is promoted later.
 func (u *unit) order(event any, held bool) {
 	u.mu.Lock()
 	u.orders++
@@ -343,7 +342,7 @@ func (u *unit) output(i *instance, incarnation int) func(launch.Line, int) {
 	}
 }
 
-// explain logs the error of a transition in the log of the plugin.
+// explain writes the error of a transition to the log of the plugin.
 func (u *unit) explain(t *Transition) {
 	level := "warn"
 	if t.Report != nil || t.To == Quarantined {
@@ -361,7 +360,7 @@ func (u *unit) explain(t *Transition) {
 	})
 }
 
-// note logs a message of the host in the log of the plugin.
+// note writes a message of the host to the log of the plugin.
 func (u *unit) note(p *process, level, message string) {
 	u.log.write(Line{
 		Plugin:     u.name,

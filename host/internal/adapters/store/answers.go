@@ -10,18 +10,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answer is the stored entry of the idempotency key of an admin action: the action, and its
-// response if the action has ended.
+// Answer is the stored entry of the idempotency key of an admin action: the hash of the action, and
+// its response if the action has ended.
 type Answer struct {
 	Print  string // hash of the action
-	Status int    // of the answer; 0: the action has begun
+	Status int    // HTTP status of the response; 0: the action has begun but not ended
 	Body   edn.Value
 }
 
-// BeginAnswer records, in one transaction, that an action begins under an idempotency key. print is
-// the hash of the action. If the key is recorded already, BeginAnswer returns its entry and does
-// not change it; otherwise known is nil. In both cases it first deletes the keys that were recorded
-// before the time before.
+// BeginAnswer records, in one transaction, that an action begins at now under an idempotency key.
+// print is the hash of the action. If the key is recorded already, BeginAnswer returns its entry
+// and does not change it; otherwise known is nil. In both cases it first deletes the keys that were
+// recorded earlier than before.
 func (s *Store) BeginAnswer(ctx context.Context, key, print string, now, before time.Time) (known *Answer, err error) {
 	err = s.change(ctx, func(ctx context.Context) error {
 		known = nil
@@ -46,7 +46,7 @@ func (s *Store) BeginAnswer(ctx context.Context, key, print string, now, before 
 	return known, err
 }
 
-// dropAnswers forgets the keys whose time is over.
+// dropAnswers deletes the keys that are older than Retention.KeyWindow.
 func (s *Store) dropAnswers(ctx context.Context) error {
 	return s.change(ctx, func(ctx context.Context) error {
 		_, err := s.write.exec(ctx, "drop_answers", nanos(s.opts.Now().Add(-s.limits.Load().Retain.KeyWindow)))
@@ -72,9 +72,9 @@ func (s *Store) ForgetAnswer(ctx context.Context, key string) error {
 	})
 }
 
-// copyAnswers copies the idempotency keys of actions that can be read. One whose answer
-// cannot be read stays as that of an action whose outcome is unknown: without it a repeated
-// request would be executed again.
+// copyAnswers copies the idempotency keys of actions. A key whose response cannot be read is kept
+// as that of an action with unknown outcome: without the key, a repeated request would execute the
+// action again.
 func (r *repairer) copyAnswers(ctx context.Context) error {
 	var there int
 	if err := r.src.read.one(ctx, "answers_table", nil, []any{&there}); err != nil || there == 0 {

@@ -101,7 +101,8 @@ func (w *writer) setConversation(ctx context.Context, n int64, of *conversation.
 	return n, err
 }
 
-// savePath ends the steps of a path that a change replaces, and adds those that follow.
+// savePath ends the steps that a change replaces, from position c.Keep on, and adds the new ones,
+// which it returns. A nil change does nothing. length is the number of steps before the change.
 func (w *writer) savePath(ctx context.Context, n, version int64, length int, c *turns.Change, at time.Time) ([]turns.Step, error) {
 	if c == nil {
 		return nil, nil
@@ -123,8 +124,8 @@ func (w *writer) savePath(ctx context.Context, n, version int64, length int, c *
 	return steps, w.sql.insert(ctx, "add_conversation_step", 6, args, nil, nil)
 }
 
-// addSpans stores spans with their messages, and returns their numbers. A body that is
-// there is not stored again.
+// addSpans stores spans with their messages, and returns their numbers in the order of spans. A
+// message body that is already stored is not stored again.
 func (w *writer) addSpans(ctx context.Context, spans []turns.Span, at time.Time) ([]turns.Number, error) {
 	var args, contents, messages []any
 	for _, s := range spans {
@@ -136,7 +137,7 @@ func (w *writer) addSpans(ctx context.Context, spans []turns.Span, at time.Time)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(added) // they grow in the order of the spans
+	slices.Sort(added) // numbers are assigned in the order of the spans
 	numbers := make([]turns.Number, len(spans))
 	for i, s := range spans {
 		numbers[i] = turns.Number{Turn: s.Turn, Span: added[i]}
@@ -156,7 +157,7 @@ func (w *writer) addSpans(ctx context.Context, spans []turns.Span, at time.Time)
 	return numbers, w.sql.insert(ctx, "add_conversation_message", 4, messages, nil, nil)
 }
 
-// saveBeside writes what a change has besides the path.
+// saveBeside writes the parts of a change other than the path: commit, drafts and summary.
 func (w *writer) saveBeside(ctx context.Context, n int64, c conversation.Change) error {
 	var errs []error
 	exec := func(name string, args ...any) {
@@ -178,9 +179,9 @@ func (w *writer) saveBeside(ctx context.Context, n int64, c conversation.Change)
 	return errors.Join(errs...)
 }
 
-// removeConversation deletes a conversation, and those that were spawned from it. What
-// only they have named stays for the next sweep. A summary of the turns of a session goes
-// with them; those that are written later can get their numbers.
+// removeConversation deletes a conversation and those that were spawned from it. Their spans and
+// contents stay until the next sweep. A summary of a session is deleted with its turns, because
+// later turns can get the same numbers.
 func (w *writer) removeConversation(ctx context.Context, r *conversationReader) error {
 	if r.n == 0 {
 		return nil
@@ -209,8 +210,8 @@ func (w *writer) removeConversation(ctx context.Context, r *conversationReader) 
 	return nil
 }
 
-// removeChild takes a conversation from the list of those that were spawned. Where it
-// came from is not known of one with a damaged description.
+// removeChild deletes the entry of a conversation in the list of spawned ones. The parent of a
+// conversation with a damaged description is unknown, so its entry is found by the child.
 func (w *writer) removeChild(ctx context.Context, r *conversationReader) (err error) {
 	switch {
 	case r.damaged:
@@ -221,8 +222,8 @@ func (w *writer) removeChild(ctx context.Context, r *conversationReader) (err er
 	return err
 }
 
-// removeConversationOf is removeConversation for an id. A damaged description does not
-// keep the conversation.
+// removeConversationOf is removeConversation for an id. It also deletes a conversation whose
+// description is damaged.
 func (w *writer) removeConversationOf(ctx context.Context, id string) error {
 	r, err := openConversation(ctx, w.sql, id)
 	if err != nil && !r.damaged {
@@ -279,7 +280,7 @@ func (x Conversations) Sweep(ctx context.Context) (out conversation.Swept, err e
 	return out, err
 }
 
-// sweep deletes the spans that no path names, and what only they have.
+// sweep deletes the spans that are in no path, then the messages and contents that only they used.
 func (w *writer) sweep(ctx context.Context) (out conversation.Swept, err error) {
 	if out.Spans, err = w.sql.exec(ctx, "sweep_conversation_spans"); err != nil || out.Spans == 0 {
 		return out, err
@@ -291,8 +292,8 @@ func (w *writer) sweep(ctx context.Context) (out conversation.Swept, err error) 
 	return out, err
 }
 
-// messageBody is the stored form of a message: its origin is not part of it, so that
-// equal messages are stored once.
+// messageBody returns the stored form of a message without its attribution, so that equal messages
+// of different origin are stored once.
 func messageBody(m messages.Message) []byte {
 	return contract.MessageValue(m.WithAttribution(messages.Attribution{})).Canonical()
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// conversationRow is a row of the table of conversations.
+// conversationRow is a row of the table conversations.
 type conversationRow struct {
 	conversation.Conversation
 	n        int64
 	archived int
 	about    string
-	damaged  bool // about is; the other columns are as they were read
+	damaged  bool // the column about cannot be read; the other columns are valid
 }
 
 func (r *conversationRow) columns() []any {
@@ -30,7 +30,7 @@ func (r *conversationRow) columns() []any {
 	}
 }
 
-// read decodes what the columns received.
+// read decodes the scanned columns. The error is a *Damage if the column about cannot be read.
 func (r *conversationRow) read() error {
 	r.Archived = r.archived != 0
 	about, err := edn.Read([]byte(r.about), storedLimits)
@@ -50,7 +50,8 @@ func (r *conversationRow) read() error {
 	return nil
 }
 
-// aboutValue is what a row has of a conversation in one column.
+// aboutValue returns the properties of a conversation that share the column about: its title and
+// its origin.
 func aboutValue(c conversation.Conversation) edn.Value {
 	var b edn.MapBuilder
 	b.OptText("title", c.Title)
@@ -67,8 +68,8 @@ func aboutValue(c conversation.Conversation) edn.Value {
 	return b.Map()
 }
 
-// conversationReader reads a conversation with the statements of a connection. Steps of
-// a version do not change, so what it reads belongs together.
+// conversationReader reads a conversation with the statements of one connection. The steps of a
+// version do not change, so the results of several queries for one version are consistent.
 type conversationReader struct {
 	conversationRow
 	ctx  context.Context
@@ -89,7 +90,8 @@ func openConversation(ctx context.Context, from *statements, id string) (*conver
 	return r, unusable(id, err)
 }
 
-// unusable gives damage of a conversation a type, so that it does not end the store.
+// unusable turns a *Damage of a conversation into an error of type conversation/store-failed, so
+// that it does not stop the whole store. Other errors are returned as they are.
 func unusable(id string, err error) error {
 	var d *Damage
 	if errors.As(err, &d) {
@@ -145,15 +147,15 @@ func (r *conversationReader) Messages(version int64, from int) (out [][]messages
 	return out, err
 }
 
-// sessionTurns returns the steps of the current path from a place up to another one that
-// acts in a session get.
+// sessionTurns returns the turns of a session from the steps of the current path at the positions
+// from up to, but without, to.
 func (r *conversationReader) sessionTurns(from, to int) ([]session.Turn, error) {
 	return readTurns(func(into []any, each func() error) error {
 		return r.all("session_turns", []any{r.n, from, to}, into, each)
 	})
 }
 
-// readTurns returns the turns of a session in rows with the number, role and time of a
+// readTurns assembles the turns of a session from rows that have the number, role and time of a
 // span and one of its messages.
 func readTurns(all func(into []any, each func() error) error) (out []session.Turn, err error) {
 	type span struct {
@@ -217,7 +219,7 @@ func readMessage(body []byte) (messages.Message, error) {
 	return m, nil
 }
 
-// originText is the attribution of a message as it is stored; empty: it has none.
+// originText returns the stored form of the attribution of a message; empty if it has none.
 func originText(m messages.Message) string {
 	return messageOrigin(m.Attribution())
 }

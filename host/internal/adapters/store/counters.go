@@ -33,7 +33,7 @@ func (s *Store) Counters(ctx context.Context) ([]budget.Counter, error) {
 	return out.list(), nil
 }
 
-// addReserved adds what unfinished runs have reserved. A damaged one adds nothing.
+// addReserved adds the open reservations of unfinished runs. A run with damaged records is skipped.
 func (s *Store) addReserved(ctx context.Context, to counters, rows []runRow) error {
 	for _, row := range rows {
 		records, err := s.Read(ctx, row.ID, 0, maxRecords)
@@ -67,7 +67,8 @@ func (c counters) add(windows []budget.Window, change budget.Counter) {
 	}
 }
 
-// apply adds what a record of a caller's run settles.
+// apply adds the cost that rec settles to the windows of its run's principal. Other records change
+// nothing.
 func (c counters) apply(rec journal.Record, principal string) {
 	if end, ok := rec.Body.(*journal.BudgetSettled); ok {
 		c.add(act.Windows(end.Of, principal), budget.Counter{
@@ -85,8 +86,8 @@ func (c counters) list() []budget.Counter {
 	return out
 }
 
-// readCounters reads counters with a named statement. With the error *Damage the
-// result has the others.
+// readCounters reads counters with a named statement. If the error is a *Damage, the result holds
+// the counters that could be read.
 func readCounters(ctx context.Context, from *statements, name string, args ...any) (counters, error) {
 	out := counters{}
 	var damage error
@@ -141,7 +142,7 @@ func (w *writer) saveCounters(ctx context.Context, changes counters) error {
 // window: longer than a month and the time for which the ledger keeps them.
 const countersKept = 35 * 24 * time.Hour
 
-// dropCounters deletes the counters of windows that have ended.
+// dropCounters deletes the counters whose window began more than countersKept ago.
 func (s *Store) dropCounters(ctx context.Context) error {
 	return s.change(ctx, func(ctx context.Context) error {
 		_, err := s.write.exec(ctx, "remove_counters", nanos(s.opts.Now().Add(-countersKept)))

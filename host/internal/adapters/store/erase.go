@@ -8,13 +8,13 @@ import (
 	messages "github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// erase deletes what a purged run has in conversations: the turns that it added to a
-// session, from all versions of its path, and the conversations of the agents that its
-// agents asked. A text that another path names stays, such as that of a fork. The run may
-// also have been in a path that was deleted: what no path names goes with it.
+// erase deletes the data of a purged run in conversations: the turns that it added to a session,
+// from all versions of the path, and the conversations of the agents that its agents called. A text
+// that another path uses, such as that of a fork, is kept. If the run may also have been in a
+// deleted path, erase sweeps the contents that no path uses.
 func (w *writer) erase(ctx context.Context, run string) error {
 	origin := w.s.db.text(messageOrigin(messages.Attribution{Run: run}))
-	spans := map[int64]map[int64]bool{} // by conversation
+	spans := map[int64]map[int64]bool{} // numbers of the spans, by conversation
 	var of, span int64
 	err := w.sql.all(ctx, "session_turns_of_run", []any{origin}, []any{&of, &span}, func() error {
 		if spans[of] == nil {
@@ -39,28 +39,29 @@ func (w *writer) erase(ctx context.Context, run string) error {
 	return err
 }
 
-// mayHaveOrphans reports whether there may be content that no conversation names. What
-// other hosts of the database have deleted is not known.
+// mayHaveOrphans reports whether there may be content that no conversation uses. With a shared
+// database it is always true, because deletions by other hosts are not tracked.
 func (w *writer) mayHaveOrphans() bool { return w.s.shared != nil || w.s.orphans.Load() }
 
-// removeDelegated deletes the conversations of the agents that agents of a run asked, and
-// returns their number. kept: those that a caller has taken out of the archive stay.
+// removeDelegated deletes the conversations of the agents that agents of a run called, and returns
+// their number. With kept, conversations that a caller has taken out of the archive are not
+// deleted.
 func (w *writer) removeDelegated(ctx context.Context, run string, kept bool) (int, error) {
 	ids, err := w.ids(ctx, "conversation_children_of_run", run, numberOf(kept))
 	for _, id := range ids {
-		err = errors.Join(err, w.removeConversationOf(ctx, id)) // it may have gone with its parent
+		err = errors.Join(err, w.removeConversationOf(ctx, id)) // may have been deleted with its parent
 	}
 	return len(ids), err
 }
 
-// pathRow is a step of the versions since to before ended.
+// pathRow is a step that belongs to the versions from since up to, but without, ended.
 type pathRow struct{ n, position, since, ended, span int64 }
 
-// within reports whether the version in which another step begins has the step.
+// within reports whether step r belongs to the version in which other begins.
 func (r pathRow) within(other pathRow) bool { return r.since <= other.since && other.since < r.ended }
 
-// eraseSpans takes spans out of all versions of a path. What is before a step is the same
-// in all of its versions, so it moves by one number of places.
+// eraseSpans deletes spans from all versions of a path. The steps before a given step are the same
+// in all versions that have it, so a step moves by the same number of positions in all of them.
 func (w *writer) eraseSpans(ctx context.Context, n int64, spans map[int64]bool) error {
 	var erased, kept []pathRow
 	var r pathRow
@@ -113,5 +114,5 @@ func (w *writer) eraseSpans(ctx context.Context, n int64, spans map[int64]bool) 
 	return w.limitSummary(ctx, of, last)
 }
 
-// current is where the versions of a step end that is on the current path.
+// current is the ended version of a step that is on the current path.
 const current = 1<<63 - 1

@@ -16,13 +16,14 @@ import (
 
 // Faults are test hooks that simulate a failing disk. The zero value has no hooks.
 type Faults struct {
-	// Before is called before each operation on files and the database, and can
-	// fail it: "blob/write", "blob/sync", "blob/rename", "blob/dir", "begin",
-	// "commit", "checkpoint".
+	// Before is called before each operation on files and the database; an error from it fails the
+	// operation. The operations are "blob/write", "blob/sync", "blob/rename", "blob/dir", "begin",
+	// "commit" and "checkpoint".
 	Before func(op string) error
-	// Free replaces the free bytes of the file system.
+	// Free, if set, returns the free bytes in place of the file system.
 	Free func() (uint64, error)
-	// Network replaces the type of the network file system of a directory.
+	// Network, if set, returns the type of the network file system of a directory, empty for a
+	// local one.
 	Network func(dir string) (string, error)
 }
 
@@ -33,12 +34,12 @@ func (f Faults) at(op string) error {
 	return f.Before(op)
 }
 
-// blobs are the bodies that are too large for a row: <2 hex>/<hash> below dir. Nil
-// has none: every body is in its row.
+// blobs stores bodies that are too large for a row as files <2 hex>/<hash> below dir. A nil *blobs
+// stores none: every body is in its row.
 type blobs struct {
 	dir    string
 	faults Faults
-	lock   *os.File // the folder; holds the lock of the database
+	lock   *os.File // the open folder; its flock is the lock of the database
 }
 
 // LockedError is the error of opening a database that another Store has open.
@@ -81,8 +82,9 @@ func (o Options) checkLocal(dir string) error {
 	return err
 }
 
-// openBlobs opens the folder blobs beside a database and locks it. Folders in it that an
-// earlier process has made are durable from then on.
+// openBlobs opens the folder blobs beside a database and locks it. It also syncs the folders that
+// an earlier process created. The error is a *LockedError or *NetworkError, or one of the file
+// system.
 func openBlobs(opts Options) (*blobs, error) {
 	dir := filepath.Join(filepath.Dir(opts.Path), "blobs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -141,9 +143,9 @@ func (b *blobs) checkEmptied(database string) error {
 	return nil
 }
 
-// write makes a body durable under its hash. A file that is already there was
-// completely written and is kept; the process that has written it may have ended before
-// it synced the folder.
+// write makes a body durable under its hash. A file of the right size was completely written and is
+// kept, but its folder is synced again, because the process that wrote it may have stopped before
+// that sync.
 func (b *blobs) write(h sum, body []byte) (err error) {
 	name := b.path(h)
 	folder := filepath.Dir(name)
@@ -200,7 +202,7 @@ func (b *blobs) syncFolder(name string) error {
 
 func (b *blobs) read(h sum) ([]byte, error) { return os.ReadFile(b.path(h)) }
 
-// remove deletes files; one that is missing is not an error.
+// remove deletes the files of the hashes. A missing file is not an error.
 func (b *blobs) remove(all []sum) error {
 	for _, h := range all {
 		if err := os.Remove(b.path(h)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -210,8 +212,7 @@ func (b *blobs) remove(all []sum) error {
 	return nil
 }
 
-// sweep calls drop for the files that no value names, such as those that a crash
-// left behind.
+// sweep calls drop for the files that no value names, such as those left by a crash.
 func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error), drop func(path string) error) error {
 	if b == nil {
 		return nil
@@ -231,14 +232,14 @@ func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error), drop f
 	})
 }
 
-// Free space.
+// Reserve of free space: the size of its file and its name.
 const (
 	reserveSize = 64 << 20
 	reserveName = "reserve"
 )
 
-// reserve is a file that holds back space, so that running runs can finish on a
-// full disk.
+// reserve is a file that occupies space and is deleted when the disk is full, so that running runs
+// can finish.
 type reserve struct {
 	path   string
 	size   int64
@@ -248,7 +249,7 @@ type reserve struct {
 	held bool
 }
 
-// hold allocates the file. Without room for it nothing is held.
+// hold allocates the file. If there is not enough space, it holds nothing and returns no error.
 func (r *reserve) hold() {
 	if r == nil {
 		return

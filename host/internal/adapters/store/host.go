@@ -12,17 +12,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxHostRecords bounds the stream of the host, besides the age that retention sets.
+// maxHostRecords is the maximum number of records in the stream of the host, in addition to the
+// maximum age that retention sets.
 const maxHostRecords = 1_000_000
 
-// pollShared is the time after which a reader looks for records of other hosts.
+// pollShared is the interval at which a waiting reader checks for records of other hosts.
 const pollShared = time.Second
 
-// hostItem is a record of the host with its text. The writer gives it its number.
+// hostItem is a record of the host with its encoded text. The writer assigns its number.
 type hostItem struct {
 	rec    journal.Record
 	body   []byte
-	caller *shortage // nil: no caller waits for it, as for one that has waited for space
+	caller *shortage // nil if no caller waits for the record, for example because it has waited for disk space
 }
 
 func newHostItem(at time.Time, body journal.Body) (hostItem, error) {
@@ -34,19 +35,20 @@ func newHostItem(at time.Time, body journal.Body) (hostItem, error) {
 	return hostItem{rec: rec, body: rec.Value().Dissoc(edn.K("seq")).Canonical()}, nil
 }
 
-// hostEnd is the end of the stream of the host as the writer knows it.
+// hostEnd is the last number and chain value of the stream of the host, as the writer last read or
+// wrote it.
 type hostEnd struct {
 	n     int64
 	chain sum
 	known bool
 }
 
-// HostStream returns the stream of the records of the host. The writer appends them together with
-// the records of runs, and adds an entry in the transaction of each run/finished. Hosts that share
-// a database share one stream.
+// HostStream returns the stream of host records. The writer appends them together with the records
+// of runs, and adds a summary entry in the transaction of each run/finished. Hosts that share a
+// database share one stream.
 func (s *Store) HostStream() *HostStream { return &HostStream{s} }
 
-// HostStream is the journal.HostStream of a Store.
+// HostStream implements journal.HostStream with a Store.
 type HostStream struct{ s *Store }
 
 var _ journal.HostStream = (*HostStream)(nil)
@@ -63,9 +65,8 @@ func (h *HostStream) Record(
 	return h.s.queue.addHost(ctx, it, !waitless(body))
 }
 
-// waitless reports whether a record does not wait for room in the queue: the writer itself
-// causes some events, and a disk that does not answer must not hold up the supervisor of
-// plugins.
+// waitless reports whether a record is queued even if the queue is full: the writer itself causes
+// some events, and a disk that does not respond must not block the supervisor of plugins.
 func waitless(body journal.Body) bool {
 	switch body.(type) {
 	case *journal.HostEvent, *journal.PluginTransition:
@@ -108,8 +109,8 @@ func (h *HostStream) Read(ctx context.Context, q journal.HostQuery) (out []journ
 	return out, nil
 }
 
-// page adds the records of a view among the rows of a statement, and returns the number
-// of rows. The next page is behind them.
+// page appends the records of a view among the rows of a statement to out, and returns the number
+// of rows. It sets args[0] to the number of the last row, so the next call continues behind it.
 func (h *HostStream) page(
 	ctx context.Context, statement string, args []any, view journal.View, out []journal.Record,
 ) ([]journal.Record, int, error) {
@@ -126,7 +127,7 @@ func (h *HostStream) page(
 	return out, found, err
 }
 
-// hostRow is a row of the stream.
+// hostRow is a row of the table host_records.
 type hostRow struct {
 	n     int
 	chain sum
@@ -162,7 +163,7 @@ func (h *HostStream) More() <-chan struct{} {
 	return h.s.hostMore
 }
 
-// wakeHost wakes the readers of the stream that wait for a channel; nil: all.
+// wakeHost wakes the readers that wait for the channel only, or all readers if it is nil.
 func (s *Store) wakeHost(only chan struct{}) {
 	s.hostMu.Lock()
 	defer s.hostMu.Unlock()
@@ -172,8 +173,8 @@ func (s *Store) wakeHost(only chan struct{}) {
 	}
 }
 
-// addHost queues a record of the host. With room it blocks while the queue is full, until
-// ctx ends.
+// addHost queues a record of the host. If room is set, it blocks while the queue is full, until ctx
+// ends. wait blocks until the record is durable.
 func (q *queue) addHost(
 	ctx context.Context, it hostItem, room bool,
 ) (wait func(ctx context.Context) error, err error) {
@@ -210,8 +211,8 @@ func (q *queue) addHost(
 	}, nil
 }
 
-// hostRecords writes the records of the host in a batch, and the rows of the runs that
-// end in it.
+// hostRecords writes the host records of a batch, and the summary entries of the runs that end in
+// it.
 func (w *writer) hostRecords(ctx context.Context, b *batch) error {
 	if len(b.host)+len(b.ended) == 0 {
 		return nil
@@ -238,7 +239,7 @@ func (w *writer) hostRecords(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// isEvent returns the value of the column of ViewEvents.
+// isEvent returns 1 if ViewEvents includes the record, else 0, for the column of that view.
 func isEvent(b journal.Body) int64 {
 	if journal.ViewEvents.Has(b) {
 		return 1
@@ -252,12 +253,12 @@ func (w *writer) findHostEnd(ctx context.Context) error {
 	return err
 }
 
-// endOf returns the row of a run that ends with a record; false for another record.
+// endOf returns the summary entry of the run that rec finishes; false for a record of another kind.
 func (s *Store) endOf(rec journal.Record) (hostItem, bool) {
 	if rec.Body.Kind() != journal.KindRunFinished {
 		return hostItem{}, false
 	}
-	records, _ := s.memory.Records(rec.Run) // a live run has them
+	records, _ := s.memory.Records(rec.Run) // the run is live, so its records are in memory
 	row := journal.ActOf(records[:min(rec.Seq, len(records))])
 	if row == nil {
 		return hostItem{}, false
@@ -266,7 +267,8 @@ func (s *Store) endOf(rec journal.Record) (hostItem, bool) {
 	return it, err == nil
 }
 
-// hasHost reports whether the database has a stream; one of an older version has none.
+// hasHost reports whether the database has the table of host records; databases of older versions
+// do not.
 func (s *Store) hasHost(ctx context.Context) (bool, error) {
 	if s.blobs == nil {
 		return true, nil // only files are opened as they are
@@ -276,7 +278,8 @@ func (s *Store) hasHost(ctx context.Context) (bool, error) {
 	return there > 0, err
 }
 
-// verifyHost verifies the chain of the stream of the host, and returns the first damage.
+// verifyHost verifies the chain of the host stream and returns the first damage, nil if there is
+// none.
 func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 	if there, err := s.hasHost(ctx); err != nil || !there {
 		return nil, err
@@ -319,12 +322,12 @@ func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 	return nil, nil
 }
 
-// maxHostRemoved bounds the records that one transaction removes: other callers of the
-// writer wait for it.
+// maxHostRemoved is the maximum number of records that one transaction removes, because other
+// callers of the writer wait for it.
 const maxHostRemoved = 10_000
 
-// retainHost removes the records of the host that are too old or too many, and returns
-// their number. The chain value of the last one of them stays.
+// retainHost removes the host records that are too old or too many, and returns their number. The
+// chain value of the last removed record is kept, so that the chain can be verified.
 func (s *Store) retainHost(ctx context.Context) (removed int, err error) {
 	for more := true; more; {
 		now := 0
@@ -361,8 +364,8 @@ func (s *Store) hostToKeep(ctx context.Context, from *statements) (first, keep i
 	return first, keep, err
 }
 
-// copyHost copies the stream of the host up to the first record that does not verify.
-// The others are in the file of the repair.
+// copyHost copies the host stream up to the first record that does not verify. The later records go
+// into the cut-off file of the repair.
 func (r *repairer) copyHost(ctx context.Context) error {
 	if there, err := r.src.hasHost(ctx); err != nil || !there {
 		return err

@@ -78,7 +78,7 @@ func (s *Store) HandOver(ctx context.Context) (n int, err error) {
 	}
 	err = s.change(ctx, func(ctx context.Context) error {
 		rows, err := readRuns(ctx, s.write, "runs_of", s.shared.number())
-		rows = slices.DeleteFunc(rows, func(row runRow) bool { // it goes on, or its last record is queued
+		rows = slices.DeleteFunc(rows, func(row runRow) bool { // executing here, or its last record is queued
 			return s.memory.Has(row.ID)
 		})
 		if n = len(rows); n == 0 || err != nil {
@@ -93,7 +93,7 @@ func (s *Store) HandOver(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// forget removes a run from memory that this host had lost before.
+// forget removes a run from memory that this host had lost and has now taken again.
 func (s *Store) forget(run string) {
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()
@@ -117,7 +117,7 @@ func (s *Store) Owner(ctx context.Context, run string) (id string, mine bool, er
 	return s.shared.owner(ctx, s.read, row.n)
 }
 
-// owns reports whether this host may append to a run.
+// owns reports whether this host may append to the run.
 func (s *Store) owns(ctx context.Context, row runRow) (bool, error) {
 	if s.shared == nil {
 		return true, nil
@@ -126,8 +126,8 @@ func (s *Store) owns(ctx context.Context, row runRow) (bool, error) {
 	return mine, err
 }
 
-// claim makes a run that is not finished one of this host, and returns its row as it
-// is then. The error is journal/fenced for a run that another host executes.
+// claim assigns a run to this host and returns its current row. The error is journal/fenced if the
+// run is open and the lease of its host has not lapsed.
 func (s *Store) claim(ctx context.Context, row runRow) (runRow, error) {
 	if mine, err := s.owns(ctx, row); mine || err != nil {
 		return row, err
@@ -149,7 +149,7 @@ func (s *Store) claim(ctx context.Context, row runRow) (runRow, error) {
 	return readRun(ctx, s.read, row.ID)
 }
 
-// lives returns the live runs.
+// lives returns a copy of the list of live runs.
 func (s *Store) lives() []*liveRun {
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()
@@ -160,17 +160,17 @@ func (s *Store) lives() []*liveRun {
 	return out
 }
 
-// others are the runs of other hosts that are followed here, guarded by the lock of
-// live runs.
+// others holds the runs of other hosts that are followed here. It is guarded by liveMu.
 type others struct {
 	memory  journal.Memory
 	reading map[string]bool
 }
 
-// lookEvery is the time between two looks at a run of another host.
+// lookEvery is the interval at which a followed run of another host is read.
 const lookEvery = 200 * time.Millisecond
 
-// followOther follows a run of another host.
+// followOther returns a cursor on a run of another host, and starts the goroutine that reads the
+// run unless it is already being read.
 func (s *Store) followOther(run string, seq int) *journal.Cursor {
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()
@@ -189,13 +189,15 @@ func (s *Store) followOther(run string, seq int) *journal.Cursor {
 	return s.others.memory.Follow(run, seq)
 }
 
-// ends reports whether a run does not go on after a record by itself.
+// ends reports whether no record follows rec without an action of a caller: the run is finished or
+// suspended.
 func ends(rec journal.Record) bool {
 	kind := rec.Body.Kind()
 	return kind == journal.KindRunFinished || kind == journal.KindRunSuspended
 }
 
-// readOther reads the records of a run of another host until its end.
+// readOther polls the database for the records of a run of another host until its end, and appends
+// them to memory.
 func (s *Store) readOther(run string) {
 	defer func() {
 		s.liveMu.Lock()

@@ -87,7 +87,8 @@ func readAccounts(ctx context.Context, from *statements, schema accountsSchema) 
 	return a, err
 }
 
-// keywordsIn returns the names of an EDN set of keywords, in its order.
+// keywordsIn parses an EDN set of keywords and returns their names in the order of the set. Members
+// that are not keywords are ignored.
 func keywordsIn(text string) (names []string, err error) {
 	set, err := edn.Read([]byte(text), storedLimits)
 	if err != nil {
@@ -149,9 +150,9 @@ func writeAccounts(ctx context.Context, to *statements, c identity.Change) error
 	return errors.Join(errs...)
 }
 
-// copyAccounts copies users and tokens if their tables can be read as a whole. Parts
-// are not kept: without its lock an account would be usable, and a free page may have
-// a token that was revoked.
+// copyAccounts copies users and tokens only if both tables can be read completely. Incomplete data
+// is unsafe: an account that lost its lock would be usable, and a free page may hold a revoked
+// token.
 func (r *repairer) copyAccounts(ctx context.Context) error {
 	var there int
 	if err := r.src.read.one(ctx, "identity_table", nil, []any{&there}); err != nil || there == 0 {
@@ -161,7 +162,7 @@ func (r *repairer) copyAccounts(ctx context.Context) error {
 	if err := r.src.read.one(ctx, "identity_columns", nil, []any{&kinds, &tenants}); err != nil {
 		return err
 	}
-	var schema accountsSchema // older programs wrote others
+	var schema accountsSchema // older versions lack some columns
 	if kinds == 0 {
 		schema.tokens = "_without_kinds"
 	}

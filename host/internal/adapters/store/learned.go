@@ -57,11 +57,11 @@ func (s *Store) Learn(k learned.Key, change func(text string) string, done func(
 		}
 		return err
 	}
-	_ = s.queue.post(j) // a store that has failed counts nothing
+	_ = s.queue.post(j) // a failed store learns nothing
 }
 
-// copyLearned copies the counts that can be read. Without them a group starts again
-// from the priors.
+// copyLearned copies the counts that can be read. A group without counts starts again from its
+// priors.
 func (r *repairer) copyLearned(ctx context.Context) error {
 	var there int
 	if err := r.src.read.one(ctx, "learned_table", nil, []any{&there}); err != nil || there == 0 {

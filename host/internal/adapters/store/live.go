@@ -10,27 +10,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// liveRun is a run that this process writes.
+// liveRun is a run that this process appends to.
 type liveRun struct {
 	id  string
-	log journal.Journal // the records in memory
+	log journal.Journal // the records of the run in memory
 
 	// Guarded by the lock of the queue.
-	last    *batch          // with the last record
-	fault   *contract.Error // a record could not be written
+	last    *batch          // the batch with the last record
+	fault   *contract.Error // set if a record could not be written; the error of later appends
 	dropped bool
 
 	mu    sync.Mutex // of appends
-	epoch int        // of the last append
+	epoch int        // of the last appended record
 
 	// Of the writer.
 	rowState
-	before  rowState // the current transaction
-	touched bool     // by the current transaction
+	before  rowState // the state before the current transaction
+	touched bool     // changed by the current transaction
 	broken  bool
 }
 
-// rowState is the row of a run as the writer has it.
+// rowState is the row of a run as the writer last read or wrote it.
 type rowState struct {
 	row   runRow
 	saved string // state of the row in the database; empty: the row does not exist
@@ -38,7 +38,7 @@ type rowState struct {
 
 func (r *liveRun) touch() { r.before, r.touched = r.rowState, true }
 
-// undo takes back what a transaction that was not committed has changed.
+// undo restores the state from before a transaction that was rolled back.
 func (r *liveRun) undo() { r.rowState, r.touched = r.before, false }
 
 // Append implements journal.Journal. It returns when the record is queued; Sync
@@ -98,8 +98,9 @@ func (s *Store) append(ctx context.Context, run *liveRun, rec journal.Record) er
 	return err
 }
 
-// runFor returns the live run of a record. One that an earlier process left open
-// is read back and continued.
+// runFor returns the live run of a record. A run that an earlier process left open is read back and
+// continued. The error is journal/full for the first record of a run while space is low, and
+// run/not-resumable for a finished run.
 func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error) {
 	if run := s.liveRun(rec.Run); run != nil {
 		return run, nil
@@ -119,7 +120,7 @@ func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error
 	return s.addLive(rec.Run), nil
 }
 
-// addLive makes a run live. The caller holds the lock.
+// addLive makes a run live and returns it. The caller holds liveMu.
 func (s *Store) addLive(id string) *liveRun {
 	run := s.live[id]
 	if run == nil {
@@ -135,7 +136,8 @@ func (s *Store) liveRun(id string) *liveRun {
 	return s.live[id]
 }
 
-// revive makes a run live that is open in the database, or that is reopened.
+// revive makes a run live whose records are in the database. A finished run is revived only if
+// reopens is set.
 func (s *Store) revive(ctx context.Context, id string, reopens bool) (*liveRun, error) {
 	row, err := readRun(ctx, s.read, id)
 	if err != nil {
@@ -160,9 +162,8 @@ func (s *Store) revive(ctx context.Context, id string, reopens bool) (*liveRun, 
 	return s.enliven(ctx, row, records)
 }
 
-// enliven makes a run live that has been read. The error is journal/fenced if the host
-// has lost it since: the writer ends the runs that it finds live when they are lost, and
-// did not find this one.
+// enliven makes a run live whose row and records were read. The error is journal/fenced if the host
+// lost the run in between: the writer breaks only lost runs that are live already.
 func (s *Store) enliven(ctx context.Context, row runRow, records []journal.Record) (*liveRun, error) {
 	id := row.ID
 	s.liveMu.Lock()
@@ -217,7 +218,8 @@ func (s *Store) sync(ctx context.Context, r *liveRun) error {
 	return nil
 }
 
-// breakRun ends a run one of whose records cannot be written.
+// breakRun makes later appends to a run fail with err, because one of its records cannot be
+// written.
 func (s *Store) breakRun(r *liveRun, err *contract.Error) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -249,7 +251,7 @@ func (s *Store) Records(run string) ([]journal.Record, error) {
 		err = &Damage{Run: run, Seq: len(records) + 1, What: "the record is missing"}
 	}
 	seen := map[string]bool{}
-	for i := 0; i < len(records) && err == nil; i++ { // a record yields nil for a value that cannot be read
+	for i := 0; i < len(records) && err == nil; i++ { // a Ref returns nil for an unreadable value
 		err = s.verifyValues(ctx, row, records[i], seen)
 	}
 	return records, err
@@ -278,11 +280,11 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 		}
 		var failed error
 		if row, failed = readRun(context.Background(), s.read, run); failed != nil || row.State != stateOpen {
-			err = failed // it has finished meanwhile
+			err = failed // the run has finished in between
 		}
 	}
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // not recorded yet
+	case errors.Is(err, sql.ErrNoRows): // not recorded yet: wait for its first record
 		return s.memory.Follow(run, seq)
 	case err == nil && row.State != stateOpen:
 		var records []journal.Record
@@ -295,9 +297,9 @@ func (s *Store) Follow(run string, seq int) *journal.Cursor {
 	return journal.Unreadable(err)
 }
 
-// followLive reads a live run; nil if it is not live. The lock keeps Drop from
-// removing the run in between: a cursor on a run that memory does not have would
-// wait forever.
+// followLive returns a cursor on a live run, nil if the run is not live. It holds the lock so that
+// Drop cannot remove the run in between: a cursor on a run that is not in memory would wait
+// forever.
 func (s *Store) followLive(run string, seq int) *journal.Cursor {
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()
@@ -307,8 +309,8 @@ func (s *Store) followLive(run string, seq int) *journal.Cursor {
 	return s.memory.Follow(run, seq)
 }
 
-// Drop implements act.Journal: it removes a run from memory once its records are
-// durable.
+// Drop implements act.Journal: it removes a run from memory, at the latest when its queued records
+// are durable.
 func (s *Store) Drop(run string) {
 	s.liveMu.Lock()
 	r := s.live[run]
@@ -327,7 +329,7 @@ func (s *Store) Drop(run string) {
 	s.memory.Drop(run)
 }
 
-// settleDrop drops a run that waited for its last batch.
+// settleDrop removes a dropped run from memory if b was its last batch.
 func (s *Store) settleDrop(r *liveRun, b *batch) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()

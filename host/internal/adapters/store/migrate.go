@@ -13,12 +13,14 @@ import (
 	"time"
 )
 
-// SchemaError is the error of opening a database whose schema this program cannot use.
+// SchemaError is the error of opening a database whose schema this program cannot use. Its Path is
+// the name of the database.
 type SchemaError struct {
 	Path  string
 	Found int // version of the database
-	Known int // last version that this program knows
-	// Changed is the migration that was applied with another text, if any.
+	Known int // latest version that this program supports
+	// Changed is the name of an applied migration whose text differs from that of this program;
+	// empty if there is none.
 	Changed string
 }
 
@@ -34,7 +36,7 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("store: open %s: schema has version %d, this program knows up to %d", e.Path, e.Found, e.Known)
 }
 
-// Fix says what an operator can do.
+// Fix returns the next step for the operator.
 func (e *SchemaError) Fix() string {
 	if e.Changed != "" || e.Found > e.Known {
 		return "use the program that wrote the database; \"ferment admin db-status\" shows the versions"
@@ -47,12 +49,12 @@ type migration struct {
 	version  int
 	name     string
 	up, down string
-	// moveUp and moveDown, if not nil, change the rows after up and before down.
+	// moveUp and moveDown, if not nil, convert rows after up and before down.
 	moveUp, moveDown move
 }
 
-// readMigrations reads the steps NNNN_name.up.sql and .down.sql of a folder,
-// which are numbered from 1 without gaps.
+// readMigrations reads the files NNNN_name.up.sql and .down.sql of a folder, which must be numbered
+// from 1 without gaps.
 func readMigrations(files fs.FS, dir string) ([]migration, error) {
 	entries, err := fs.ReadDir(files, dir) // sorted by name
 	if err != nil {
@@ -86,13 +88,13 @@ func readMigrations(files fs.FS, dir string) ([]migration, error) {
 // migrator brings a database to a version of the schema.
 type migrator struct {
 	db    database
-	text  map[string]string // statements
+	text  map[string]string // named statements
 	steps []migration
 	now   func() time.Time
 }
 
-// version returns the version of the database after it compared the applied
-// steps with the known ones.
+// version returns the schema version of the database. The error is a *SchemaError if an applied
+// migration differs from the known one, or the version is newer than this program.
 func (m *migrator) version(ctx context.Context) (int, error) {
 	if _, err := m.db.writer().ExecContext(ctx, m.text["migrations_table"]); err != nil {
 		return 0, err
@@ -121,8 +123,8 @@ func (m *migrator) version(ctx context.Context) (int, error) {
 	return found, nil
 }
 
-// up applies the missing steps, each in a transaction of its own. A database
-// with content is copied first. Without apply a missing step is an error.
+// up applies the missing migrations, each in its own transaction. It first copies a database that
+// has content. Without apply, a missing migration is a *SchemaError, except for an empty database.
 func (m *migrator) up(ctx context.Context, apply bool) error {
 	found, err := m.version(ctx)
 	if err != nil || found == len(m.steps) {
@@ -150,8 +152,8 @@ func (m *migrator) up(ctx context.Context, apply bool) error {
 	return nil
 }
 
-// LossError is the error of a migration to an older schema that would delete data, without
-// acceptLoss.
+// LossError is the error of Migrate to an older version, which would delete data, without
+// acceptLoss. Its Path is the name of the database.
 type LossError struct {
 	Path     string
 	From, To int // versions
@@ -163,14 +165,14 @@ func (e *LossError) Error() string {
 		e.Path, e.To, e.From)
 }
 
-// Migration describes a change of the schema of a database.
+// Migration describes a change of the schema version of a database.
 type Migration struct {
 	Database string
 	From, To int      // versions
-	Steps    []string // names of the migrations, in the order in which they are applied or taken back
+	Steps    []string // names of the migrations, in the order in which they are applied or reverted
 }
 
-// plan sets the steps of a migration.
+// plan sets Steps from the versions and all known migrations.
 func (m *Migration) plan(steps []migration) {
 	for _, step := range steps[min(m.From, m.To):max(m.From, m.To)] {
 		m.Steps = append(m.Steps, step.name)
@@ -232,7 +234,7 @@ func Migrate(ctx context.Context, opts Options, to int, acceptLoss, dryRun bool)
 	return out, err
 }
 
-// lockedDB is the database of a file whose lock it holds.
+// lockedDB is a SQLite database together with the lock of its file. close releases both.
 type lockedDB struct {
 	database
 	lock *blobs
@@ -240,7 +242,8 @@ type lockedDB struct {
 
 func (db *lockedDB) close() error { return errors.Join(db.database.close(), db.lock.close()) }
 
-// openAlone opens a database without a store.
+// openAlone opens the database of opts without a Store. A file is locked until the database is
+// closed.
 func openAlone(ctx context.Context, opts Options) (database, error) {
 	if opts.Postgres != nil {
 		db, err := openPostgres(ctx, *opts.Postgres, !opts.NoSync, nil)
@@ -270,7 +273,8 @@ func newMigrator(db database, now func() time.Time) (*migrator, error) {
 	return &migrator{db: db, text: text, steps: steps, now: now}, err
 }
 
-// down takes back the steps above a version. It deletes what they added.
+// down reverts the migrations above version to, each in its own transaction. Data that they added
+// is deleted.
 func (m *migrator) down(ctx context.Context, to int) error {
 	found, err := m.version(ctx)
 	if err != nil {
@@ -292,7 +296,7 @@ func (m *migrator) down(ctx context.Context, to int) error {
 	return nil
 }
 
-// move changes rows within a step. The text that it deletes is not left in the file.
+// move runs a row conversion within a migration. Deleted text is overwritten in the file.
 func (m *migrator) move(ctx context.Context, tx *sql.Tx, move move) error {
 	if move == nil {
 		return nil
@@ -300,7 +304,8 @@ func (m *migrator) move(ctx context.Context, tx *sql.Tx, move move) error {
 	return m.db.erasing(ctx, func() error { return move(ctx, newMover(m.db, tx)) })
 }
 
-// step calls do and notes that it was done, in one transaction.
+// step calls do and updates the list of applied migrations with the statement mark, in one
+// transaction.
 func (m *migrator) step(ctx context.Context, name string, do func(*sql.Tx) error, mark string, args ...any) error {
 	tx, err := m.db.writer().BeginTx(ctx, nil)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// move changes rows between two versions of the schema, where SQL cannot.
+// move converts rows between two versions of the schema, where SQL alone cannot.
 type move func(ctx context.Context, m *mover) error
 
-// movesOf returns the moves of a migration.
+// movesOf returns the row conversions of the migration to a version; nil if it has none.
 func movesOf(version int) (up, down move) {
 	if version == 12 {
 		return moveTalkUp, moveTurnsDown
@@ -25,8 +25,8 @@ func movesOf(version int) (up, down move) {
 	return nil, nil
 }
 
-// mover has the statements of moves. They are those of the schema of version 12, and do
-// not change with later ones.
+// mover holds the statements of row conversions. They fit the schema of version 12, and do not
+// change with later versions.
 type mover struct {
 	*statements
 	db database
@@ -101,8 +101,8 @@ type movedSession struct {
 	notes     string
 }
 
-// moveTalkUp makes the turns of sessions the paths of conversations, and lists the
-// conversations that were spawned.
+// moveTalkUp converts the turns of sessions to paths of conversations, and fills the list of
+// spawned conversations.
 func moveTalkUp(ctx context.Context, m *mover) error {
 	var all []movedSession
 	var of movedSession
@@ -115,8 +115,8 @@ func moveTalkUp(ctx context.Context, m *mover) error {
 	return errors.Join(err, m.run(ctx, nil, "drop turns"), m.children(ctx))
 }
 
-// turnsUp moves the turns of one session. One that has a conversation keeps that: then the
-// turns are remains of deleted rows, which a repair has found.
+// turnsUp converts the turns of one session. If the session already has a conversation, that is
+// kept, because the turns are then remains of deleted rows that a repair found.
 func (m *mover) turnsUp(ctx context.Context, of movedSession) error {
 	var said []session.Turn
 	var t session.Turn
@@ -161,7 +161,7 @@ func (m *mover) turnsUp(ctx context.Context, of movedSession) error {
 	return m.renumber(ctx, of, spans)
 }
 
-// turnUp adds a turn to a path and returns the number of its span.
+// turnUp appends a turn to a path and returns the number of its span.
 func (m *mover) turnUp(ctx context.Context, n int64, position int, version int64, t session.Turn) (span int64, err error) {
 	said := messages.User(t.Text)
 	if t.Role == session.RoleAssistant {
@@ -183,8 +183,9 @@ func (m *mover) turnUp(ctx context.Context, n int64, position int, version int64
 	return span, err
 }
 
-// renumber gives the summary of a session the new number of the last turn that it covers,
-// which is that of the greatest old number up to its own. Notes that are damaged stay.
+// renumber replaces, in the notes of a session, the number of the last turn that its summary
+// covers. The new number is that of the greatest old turn number not above the old value. Damaged
+// notes are not changed.
 func (m *mover) renumber(ctx context.Context, of movedSession, numbers map[int64]int64) error {
 	const key = "summarized-turns"
 	notes, damaged := edn.Read([]byte(of.notes), storedLimits)
@@ -202,8 +203,8 @@ func (m *mover) renumber(ctx context.Context, of movedSession, numbers map[int64
 	return err
 }
 
-// children lists the conversations that were spawned. Those that the host had made for
-// agents without noting the run get the one that their messages name.
+// children fills the list of spawned conversations. A conversation that the host created for an
+// agent without recording the run gets the run that its messages name.
 func (m *mover) children(ctx context.Context) error {
 	type child struct {
 		n, archived int64
@@ -242,8 +243,8 @@ func (m *mover) children(ctx context.Context) error {
 	return nil
 }
 
-// delegator returns the run that had an agent answer in a conversation; empty: none did,
-// or its answer never came.
+// delegator returns the run that called an agent in conversation n; empty if no run did, or the
+// agent has not answered.
 func (m *mover) delegator(ctx context.Context, n int64) (run string, err error) {
 	var key, origin string
 	err = m.one(ctx, "first commit", []any{n}, []any{&key})
@@ -262,12 +263,12 @@ func (m *mover) delegator(ctx context.Context, n int64) (run string, err error) 
 	return run, err
 }
 
-// moveTurnsDown makes the current paths of the conversations of sessions turns again.
-// Their other versions and alternatives are lost; forks stay.
+// moveTurnsDown converts the current paths of the conversations of sessions back to turns. Other
+// versions and alternatives of these paths are lost; forks are kept.
 func moveTurnsDown(ctx context.Context, m *mover) error {
 	type talk struct {
 		n     int64
-		of    sql.NullInt64 // without a session it only goes
+		of    sql.NullInt64 // invalid: the session is gone, and the conversation is only deleted
 		notes sql.NullString
 	}
 	var all []talk
@@ -293,8 +294,8 @@ func moveTurnsDown(ctx context.Context, m *mover) error {
 	return m.run(ctx, nil, "sweep spans", "sweep messages", "sweep content")
 }
 
-// turnsDown adds the turns of a path to a session, and returns their numbers by those of
-// the spans.
+// turnsDown adds the turns of the current path of conversation n to session of. The result maps
+// span numbers to turn numbers.
 func (m *mover) turnsDown(ctx context.Context, n, of int64) (map[int64]int64, error) {
 	turns, err := readTurns(func(into []any, each func() error) error { return m.all(ctx, "said", []any{n}, into, each) })
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"os"
 )
 
-// pageFile reads rows from the pages of a SQLite database, whose file format is
-// documented and stable. It needs neither the first page nor the trees by which
-// SQLite finds a row, so a damaged page costs the rows in it and no others. What
-// it returns may be old or wrong: chain values and hashes decide.
+// pageFile reads rows from the pages of a SQLite database, whose file format is documented and
+// stable. It needs neither the first page nor the B-trees, so a damaged page loses only the rows in
+// it. The rows can be outdated or wrong: the caller must verify chain values and hashes.
 type pageFile struct {
 	db, log *os.File // nil: the file is missing
 	pages   int64
-	logged  map[int64]int64 // pages of committed transactions in the log, and their offsets
+	logged  map[int64]int64 // offset in the log of each page that a committed transaction wrote
 }
 
-// openPages opens a database that no process has open.
+// openPages opens the file of a database, which no process may have open.
 func openPages(path string) (*pageFile, error) {
 	f := &pageFile{logged: map[int64]int64{}}
 	db, err := os.Open(path)
@@ -54,15 +53,15 @@ func (f *pageFile) close() error {
 	return errors.Join(errs...)
 }
 
-// Sizes and places in a write-ahead log.
+// Sizes and offsets in a write-ahead log.
 const (
 	logHeader   = 32
 	frameHeader = 24
-	logSalts    = 16 // 8 bytes that each frame repeats
+	logSalts    = 16 // offset of the 8 bytes that each frame repeats
 )
 
-// readLog finds the pages of the log up to its last commit. A frame whose salts or
-// checksum are wrong is the end of the log.
+// readLog sets logged to the pages of the log up to its last commit. The first frame with wrong
+// salts or checksum is the end of the log.
 func (f *pageFile) readLog() {
 	head := make([]byte, logHeader)
 	if _, err := f.log.ReadAt(head, 0); err != nil {
@@ -118,8 +117,8 @@ func (s *logSum) is(text []byte) bool {
 	return binary.BigEndian.Uint32(text) == s.a && binary.BigEndian.Uint32(text[4:]) == s.b
 }
 
-// page returns a page by its number, nil if it cannot be read. What is missing of
-// the last page is zero.
+// page returns the page with number n, nil if it cannot be read. If the file ends within the page,
+// the remaining bytes are zero.
 func (f *pageFile) page(n int64) []byte {
 	if n < 1 || n > f.pages {
 		return nil
@@ -135,10 +134,11 @@ func (f *pageFile) page(n int64) []byte {
 	return page
 }
 
-// free reports whether the map of pages says that SQLite does not use a page.
+// free reports whether the pointer map says that SQLite does not use page n. maps caches the last
+// page of the map.
 func (f *pageFile) free(n int64, maps map[int64][]byte) bool {
 	const entry, free = 5, 2
-	const mapped = pageSize/entry + 1 // a page of the map and the pages after it
+	const mapped = pageSize/entry + 1 // a page of the map, and the pages after it that it describes
 	at := (n-2)/mapped*mapped + 2
 	if n <= 2 || n == at {
 		return false
@@ -146,15 +146,14 @@ func (f *pageFile) free(n int64, maps map[int64][]byte) bool {
 	page, ok := maps[at]
 	if !ok {
 		page = f.page(at)
-		clear(maps) // only the last one is needed
+		clear(maps) // cache only the last page of the map
 		maps[at] = page
 	}
 	return page != nil && page[(n-at-1)*entry] == free
 }
 
-// rows yields what looks like rows of the tables, each with the name of its table.
-// A row can come several times: the pages in use are first, those that SQLite has
-// freed follow.
+// rows calls each for all cells that look like rows of a known table. A row can occur several
+// times: first come the pages in use, then those that SQLite has freed.
 func (f *pageFile) rows(ctx context.Context, each func(table string, row []any) error) error {
 	maps := map[int64][]byte{}
 	for _, free := range []bool{false, true} {
@@ -173,7 +172,7 @@ func (f *pageFile) rows(ctx context.Context, each func(table string, row []any) 
 	return nil
 }
 
-// leaf yields the rows of a page, if it is one with rows.
+// leaf calls each for the rows of page n; it does nothing if n is not a leaf page of a table.
 func (f *pageFile) leaf(n int64, each func(table string, row []any) error) error {
 	const leaf, header, firstHeader = 0x0d, 8, 100
 	page, start := f.page(n), 0
@@ -250,11 +249,11 @@ func fits(row []any, columns string) bool {
 	return true
 }
 
-// maxPayload is more than any row has.
+// maxPayload is larger than any row of the store.
 const maxPayload = maxRecord + maxRow
 
-// row decodes a cell: the number of the row, and its columns. It returns nil for a
-// cell that is not one.
+// row decodes a cell to the number of the row and its columns. It returns nil for bytes that are
+// not a cell.
 func (f *pageFile) row(cell []byte) []any {
 	size, n := varint(cell)
 	id, m := varint(cell[n:])
@@ -285,8 +284,8 @@ func (f *pageFile) row(cell []byte) []any {
 	return row
 }
 
-// payload returns the bytes of a row. What does not fit into its page is in a list
-// of others.
+// payload returns the size bytes of a row. The part that does not fit into its page is in a list of
+// overflow pages. It returns nil if one of them cannot be read.
 func (f *pageFile) payload(local []byte, size int) []byte {
 	const most, least = pageSize - 35, (pageSize-12)*32/255 - 23
 	keep := size
@@ -313,8 +312,8 @@ func (f *pageFile) payload(local []byte, size int) []byte {
 	return out
 }
 
-// column decodes a value by its type and returns its size, -1 if the body is too
-// short or no column of the store has the type.
+// column decodes a value by its type and returns its size; -1 if body is too short or no column of
+// the store has the type.
 func column(kind int64, body []byte) (any, int) {
 	size := 0
 	switch {
@@ -348,7 +347,7 @@ func column(kind int64, body []byte) (any, int) {
 	return n, size
 }
 
-// varint decodes an integer of 1 to 9 bytes and returns its size, 0 if it is cut.
+// varint decodes an integer of 1 to 9 bytes and returns its size; 0 if from ends within it.
 func varint(from []byte) (n int64, size int) {
 	for i, b := range from[:min(9, len(from))] {
 		if i == 8 {

@@ -20,20 +20,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Everything that only PostgreSQL has is in this file and below sql/postgres.
+// The parts that only PostgreSQL needs are in this file, in postgres_hosts.go and below
+// sql/postgres.
 
-// Postgres names a PostgreSQL database, which several hosts may share.
+// Postgres identifies a PostgreSQL database, which several hosts may share.
 type Postgres struct {
 	// DSN is the connection string. It is never printed.
 	DSN string
-	// Host is the id of this host, which no other host has. A Store that opens the
-	// database fences an earlier one with the same id.
+	// Host is the id of this host, which must be unique among the hosts of the database. A Store
+	// that opens the database fences an earlier one with the same id.
 	Host string
-	// Lease is the time after which another host may take over the runs of this one,
-	// if it has not written meanwhile; 0: 15 s.
+	// Lease is the time without a write of this host after which another host may take over its
+	// runs; 0: 15 s.
 	Lease time.Duration
-	// Grace is the time without a connection after which the journal has failed; 0:
-	// 30 s.
+	// Grace is the time without a connection after which the store fails; 0: 30 s.
 	Grace time.Duration
 }
 
@@ -41,8 +41,7 @@ const (
 	defaultLease = 15 * time.Second
 	defaultGrace = 30 * time.Second
 
-	// silence is the time after which a connection is lost whose other end does not
-	// answer.
+	// silence is the time after which a connection whose other end does not answer counts as lost.
 	silence = 10 * time.Second
 
 	readerConnections = 8
@@ -81,16 +80,16 @@ type postgresDB struct {
 	lease  time.Duration
 	grace  time.Duration
 	stop   <-chan struct{}
-	source *sql.DB // of the connection of the writer
+	source *sql.DB // pool of the connection of the writer
 	conn   *sql.Conn
 	pool   *sql.DB
 
-	// Of the writer.
+	// Used only by the writer.
 	n       int64     // number of the host
-	commits int64     // its transactions that are committed
-	taken   int64     // takeovers that are known
-	erased  int64     // deletions of values that are known
-	since   time.Time // of the failures since the last commit; zero: there was none
+	commits int64     // number of its committed transactions
+	taken   int64     // counter of takeovers, as last read
+	erased  int64     // counter of deletions of values, as last read
+	since   time.Time // first failure since the last commit; zero: no failure
 }
 
 var (
@@ -153,8 +152,8 @@ func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct
 	return db, db.check(ctx, full)
 }
 
-// readers opens connections that are replaced if they were lost while nothing used
-// them. The driver says so of queries, and not of statements to prepare.
+// readers opens connections that database/sql replaces if they were lost while idle. The driver
+// reports that for queries, but not for statements to prepare.
 type readers struct{ driver.Connector }
 
 // Connect implements driver.Connector.
@@ -177,7 +176,8 @@ func (r reader) PrepareContext(ctx context.Context, query string) (driver.Stmt, 
 	return st, err
 }
 
-// check rejects a server that does not keep what it has committed (JRN-003).
+// check rejects a server that does not make commits durable (JRN-003). Without full, the settings
+// for durability are not checked. The error is a *SettingError.
 func (db *postgresDB) check(ctx context.Context, full bool) error {
 	for _, c := range []struct {
 		setting, text string
@@ -203,7 +203,7 @@ func (db *postgresDB) check(ctx context.Context, full bool) error {
 	return nil
 }
 
-// connect opens the connection of the writer.
+// connect opens the connection of the writer, and closes the previous one.
 func (db *postgresDB) connect(ctx context.Context) (err error) {
 	if db.conn != nil {
 		_ = db.conn.Close()
@@ -214,7 +214,7 @@ func (db *postgresDB) connect(ctx context.Context) (err error) {
 	return db.identify(ctx)
 }
 
-// identify gives the statements of the writer the number of the host.
+// identify sets the number of this host for the statements of the writer's connection.
 func (db *postgresDB) identify(ctx context.Context) error {
 	_, err := db.conn.ExecContext(ctx, "SELECT set_config('ferment.host', $1, false)", strconv.FormatInt(db.n, 10))
 	return err
@@ -240,10 +240,11 @@ func (db *postgresDB) dialect() string   { return "postgres" }
 func (db *postgresDB) writer() *sql.Conn { return db.conn }
 func (db *postgresDB) readers() *sql.DB  { return db.pool }
 
-// text implements database: a column of type TEXT cannot have the character U+0000.
+// text implements database. It returns bytes, because a column of type TEXT cannot store the
+// character U+0000.
 func (db *postgresDB) text(s string) any { return []byte(s) }
 
-// admit implements database: the error is that of the caller, not of the store.
+// admit implements database: the error has the type invalid-request, which does not stop the store.
 func (db *postgresDB) admit(args []any) error {
 	for _, arg := range args {
 		if s, ok := arg.(string); ok && strings.ContainsRune(s, 0) {
@@ -253,7 +254,7 @@ func (db *postgresDB) admit(args []any) error {
 	return nil
 }
 
-// alone implements database by a lock that the server holds for the connection.
+// alone implements database with an advisory lock, which the server holds for the connection.
 func (db *postgresDB) alone(ctx context.Context, do func() error) error {
 	const key = "hashtext('ferment.schema ' || current_schema())"
 	if _, err := db.conn.ExecContext(ctx, "SELECT pg_advisory_lock("+key+")"); err != nil {
@@ -264,10 +265,11 @@ func (db *postgresDB) alone(ctx context.Context, do func() error) error {
 	return errors.Join(err, failed)
 }
 
-// backup implements database: the backups of a server are its operator's.
+// backup implements database. It does nothing: the operator of the server makes its backups.
 func (db *postgresDB) backup(context.Context, int) error { return nil }
 
-// The server does the upkeep of its files. What it frees it overwrites later.
+// upkeep implements database. It does nothing: the server maintains its files, and overwrites freed
+// space later.
 func (db *postgresDB) upkeep(context.Context, bool, func(func(context.Context) error) error) error {
 	return nil
 }
@@ -276,13 +278,13 @@ func (db *postgresDB) shrink(context.Context) (more bool, err error)    { return
 func (db *postgresDB) inPlace() error                                   { return nil }
 func (db *postgresDB) flush(context.Context) (whole bool, err error)    { return true, nil }
 
-// size implements database: what is free is the business of the server.
+// size implements database. free is always 0, because the server manages its free space.
 func (db *postgresDB) size(ctx context.Context) (bytes, free int64, err error) {
 	err = db.pool.QueryRowContext(ctx, "SELECT pg_database_size(current_database())").Scan(&bytes)
 	return bytes, 0, err
 }
 
-// checkTable implements database: the server verifies the checksums of its pages.
+// checkTable implements database. It finds nothing: the server verifies the checksums of its pages.
 func (db *postgresDB) checkTable(context.Context, string) (string, error) { return "", nil }
 
 func (db *postgresDB) number() int64         { return db.n }
@@ -297,14 +299,14 @@ func (db *postgresDB) join(ctx context.Context, st *statements) error {
 	return db.identify(ctx)
 }
 
-// leave implements sharing: other hosts need not wait for the end of the lease.
+// leave implements sharing. It ends the lease, so that other hosts need not wait for its end.
 func (db *postgresDB) leave(ctx context.Context, st *statements) {
 	_, _ = st.exec(ctx, "leave", db.n, db.boot)
 }
 
-// begin implements database. The transactions of all hosts follow each other by the
-// lock on a row; what a transaction reads after it has that lock is the state that
-// its commit follows.
+// begin implements database. A lock on a row serializes the transactions of all hosts, so the state
+// that a transaction reads is the one that its commit follows. The error is ErrFenced if another
+// Store has opened the database as this host.
 func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err error) {
 	if _, err := db.conn.ExecContext(ctx, w.sql.text["begin"]); err != nil {
 		return false, err
@@ -317,7 +319,7 @@ func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err erro
 		return false, ErrFenced
 	case err != nil:
 		return false, err
-	case commits == db.commits+2: // the transaction that lost its connection was committed
+	case commits == db.commits+2: // the previous transaction, which lost its connection, was committed
 		db.commits++
 		return true, nil
 	}
@@ -337,7 +339,7 @@ func (db *postgresDB) begin(ctx context.Context, w *writer) (done bool, err erro
 	return false, nil
 }
 
-// fence ends the live runs that other hosts have taken over.
+// fence breaks the live runs that other hosts have taken over.
 func (db *postgresDB) fence(ctx context.Context, w *writer) error {
 	for _, r := range w.s.lives() {
 		if r.saved == "" || r.broken {
@@ -369,11 +371,12 @@ func (db *postgresDB) commit(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// again implements database: it waits for a lost connection as long as the grace
-// lasts. If the connection was lost in a commit, begin finds out what came of it.
+// again implements database: it retries serialization failures and deadlocks, and reconnects a lost
+// connection until the grace time is over. If the connection was lost in a commit, begin finds out
+// whether it was made.
 func (db *postgresDB) again(ctx context.Context, w *writer, err error) bool {
 	lost := db.lost(err)
-	if !lost && !hasState(err, "40001", "40P01") { // not a serialization failure or a deadlock
+	if !lost && !hasState(err, "40001", "40P01") { // a serialization failure or a deadlock is retried
 		return false
 	}
 	if db.since.IsZero() {
@@ -398,7 +401,7 @@ func (db *postgresDB) again(ctx context.Context, w *writer, err error) bool {
 	}
 }
 
-// lost reports whether an error has ended the connection of the writer.
+// lost reports whether err closed the connection of the writer.
 func (db *postgresDB) lost(err error) bool {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
 		return true
@@ -412,7 +415,7 @@ func (db *postgresDB) lost(err error) bool {
 	return failed != nil
 }
 
-// hasState reports whether an error of a server has one of some codes.
+// hasState reports whether err is an error of a server with one of the SQLSTATE codes.
 func hasState(err error, codes ...string) bool {
 	var failed *pgconn.PgError
 	return errors.As(err, &failed) && slices.Contains(codes, failed.Code)

@@ -29,8 +29,8 @@ func (db *postgresDB) anyLapsed(ctx context.Context, from *statements) (found bo
 	return found, err
 }
 
-// give implements sharing. The next transaction of this host finds that the runs are
-// those of another one.
+// give implements sharing. It also raises the takeover counter of this host, so that its next
+// transaction checks which runs it has lost.
 func (db *postgresDB) give(ctx context.Context, st *statements, rows []runRow) (to int64, err error) {
 	if err = st.one(ctx, "no_host", nil, []any{&to}); err != nil {
 		return 0, err

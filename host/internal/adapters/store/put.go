@@ -10,7 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// keep stores a value that a record of a run names.
+// keep stores a value that a record of run refers to. The error for a value above maxValue is
+// runtime/internal.
 func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
 	if longer(v, maxValue) {
 		return contract.Errorf("runtime/internal", "journal: store value: it has more than %d MiB", maxValue>>20)
@@ -19,7 +20,7 @@ func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
 	return err
 }
 
-// put stores a value with its parts and returns its number.
+// put stores a value and its parts for run, unless they are stored already, and returns its number.
 func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error) {
 	hash := hashOf(v)
 	if at, err := w.find(ctx, hash, longer(v, askAbove)); err != nil || at.n > 0 {
@@ -32,12 +33,12 @@ func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error)
 	return w.add(ctx, content{hash: hash, owner: run, form: form, size: len(body), body: body})
 }
 
-// askAbove is the text of a value above which a look into the database is worth
-// it: for a stored value it saves that its parts are laid out again.
+// askAbove is the size of the text of a value above which the database is queried for it first: if
+// the value is stored, its parts need not be encoded again.
 const askAbove = 1 << 10
 
-// find returns where a value is stored; zero if it is not known to be. ask looks
-// into the database.
+// find returns the location of the value with a hash, zero if it is not known. It queries the
+// database only if ask is set; else it uses the cache.
 func (w *writer) find(ctx context.Context, hash sum, ask bool) (at location, err error) {
 	if at := w.known[hash]; at.n > 0 || !ask {
 		return at, nil
@@ -57,7 +58,7 @@ func (w *writer) remember(hash sum, at location) {
 	w.known[hash] = at
 }
 
-// share notes that a run uses a value which another run stored.
+// share records that run uses a value which another run stored.
 func (w *writer) share(ctx context.Context, at location, run int64) error {
 	if at.n == 0 || at.owner == run {
 		return nil
@@ -66,7 +67,7 @@ func (w *writer) share(ctx context.Context, at location, run int64) error {
 	return err
 }
 
-// add writes a laid out value, unless it is stored already.
+// add writes an encoded value, unless it is stored already, and returns its number.
 func (w *writer) add(ctx context.Context, c content) (int64, error) {
 	row := any(c.body)
 	if len(c.body) > maxRow && w.s.blobs != nil {

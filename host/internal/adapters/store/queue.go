@@ -10,18 +10,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// queue collects what the next commit takes. The writer takes it when a caller
-// waits for it, when it is full, or after idleDelay: records that no caller waits
-// for share the commit of the next one that is waited for.
+// queue collects the work of the next commit (group commit). The writer takes it when a caller
+// waits for it, when the queue is full, or after idleDelay: records that no caller waits for share
+// the commit of the next one that a caller waits for.
 type queue struct {
 	mu     sync.Mutex
 	next   *batch
-	err    *contract.Error // of every later append
-	due    bool            // next is to be taken
-	early  bool            // next is to be executed ahead
-	wake   chan struct{}   // tells the writer that one of them is
+	err    *contract.Error // set when the store failed; the error of all later appends
+	due    bool            // the writer should take next
+	early  bool            // the writer should execute records of next early
+	wake   chan struct{}   // wakes the writer when due or early is set
 	timer  *time.Timer     // wakes the writer after delay
-	armed  bool            // the timer runs
+	armed  bool            // the timer is running
 	delay  time.Duration
 	limit  int
 	weight int // estimated bytes of a record
@@ -29,28 +29,28 @@ type queue struct {
 	waiting waiting
 }
 
-// idleDelay is the time after which records are written that no caller waits for.
-// It bounds the delay of readers that follow a run, and what a crash can lose of a
-// run without barriers.
+// idleDelay is the time after which records that no caller waits for are written. It bounds the
+// delay of readers that follow a run, and the loss in a crash for a run without barriers.
 const idleDelay = 2 * time.Millisecond
 
-// batch is what one commit takes.
+// batch is the work of one commit.
 type batch struct {
 	items []item
-	// host are records of the host; ended are the rows of the runs that end in it.
+	// host holds records of the host; ended holds the summary entries of the runs that finish in
+	// the batch.
 	host, ended []hostItem
-	// changes of counters that no record has
+	// changes are counter changes that do not come from a record.
 	changes []budget.Counter
 	asks    []*ask
 	jobs    []*job
 	room    chan struct{}   // closed when the writer takes the batch; nil unless an append waits for it
 	done    chan struct{}   // closed when the batch is durable or failed
-	aside   bool            // records of the host were taken out to wait for space
+	aside   bool            // records of the host were removed from the batch to wait for space
 	err     *contract.Error // set before done is closed
 }
 
-// item is a record with its text. The text is made by the caller that appends:
-// the writer is one for all of them.
+// item is a record with its encoded text. The appending caller encodes it, because there is only
+// one writer.
 type item struct {
 	run  *liveRun
 	rec  journal.Record
@@ -59,7 +59,7 @@ type item struct {
 
 func newItem(run *liveRun, rec journal.Record) item { return item{run, rec, rec.Value().Canonical()} }
 
-// job is a change of the database besides records, in a transaction of its own.
+// job is a change of the database other than records, executed in a transaction of its own.
 type job struct {
 	do   func(ctx context.Context) error
 	err  error
@@ -68,7 +68,7 @@ type job struct {
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
 
-// firstWeight is the estimate of a record before any was written.
+// firstWeight is the estimated size of a record before the first one was written.
 const firstWeight = 1 << 10
 
 func (q *queue) init(limit int) {
@@ -77,17 +77,17 @@ func (q *queue) init(limit int) {
 	q.timer.Stop()
 }
 
-// expire makes the writer take what waited for the delay.
+// expire makes the writer take the batch when the delay is over.
 func (q *queue) expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.armed { // else it has fired before it was stopped
+	if q.armed { // otherwise the timer fired before it was stopped
 		q.armed = false
 		q.notify()
 	}
 }
 
-// arm makes the writer take what is queued after the delay. The caller holds the lock.
+// arm starts the delay after which the writer takes the batch. The caller holds the lock.
 func (q *queue) arm() {
 	q.armed = true
 	q.timer.Reset(q.delay)
@@ -99,7 +99,7 @@ func (q *queue) disarm() {
 	q.timer.Stop()
 }
 
-// notify makes the writer take what is queued. The caller holds the lock.
+// notify makes the writer take the batch. The caller holds the lock.
 func (q *queue) notify() {
 	q.due = true
 	q.signal()
@@ -112,7 +112,8 @@ func (q *queue) signal() {
 	}
 }
 
-// add queues a record. It blocks while the queue is full, until ctx ends.
+// add queues a record. It blocks while the queue is full, until ctx ends. The error is that of the
+// failed store or of the broken run.
 func (q *queue) add(ctx context.Context, it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,8 +133,8 @@ func (q *queue) add(ctx context.Context, it item) error {
 	return nil
 }
 
-// makeRoom blocks while the queue is full, until ctx ends. It releases the lock
-// meanwhile, which the caller holds.
+// makeRoom blocks while the queue is full, until ctx ends. The caller holds the lock; makeRoom
+// releases it while it blocks.
 func (q *queue) makeRoom(ctx context.Context) error {
 	for q.err == nil && q.next.records()*q.weight >= q.limit && q.next.records() > 0 {
 		if q.next.room == nil {
@@ -153,8 +154,8 @@ func (q *queue) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// count queues changes of counters. wait makes the writer take them, and returns
-// when they are durable.
+// count queues counter changes. wait makes the writer take them, and returns when they are durable,
+// the store has failed or ctx ends.
 func (q *queue) count(changes []budget.Counter) (wait func(ctx context.Context) error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -201,14 +202,13 @@ func (b *batch) wait(ctx context.Context) error {
 	return nil
 }
 
-// idle reports whether nothing makes the batch a transaction.
+// idle reports whether the batch has neither records nor counter changes nor reservations.
 func (b *batch) idle() bool { return b.records()+len(b.changes)+len(b.asks) == 0 }
 
-// records returns the number of records that wait.
+// records returns the number of records in the batch.
 func (b *batch) records() int { return len(b.items) + len(b.host) }
 
-// await returns the batch that holds the last record of a run, and makes the
-// writer take it.
+// await makes the writer take the batch with the last record of r, and returns that batch.
 func (q *queue) await(r *liveRun) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,7 +218,7 @@ func (q *queue) await(r *liveRun) *batch {
 	return r.last
 }
 
-// hurry makes the writer take a batch that it has not taken yet.
+// hurry makes the writer take b, unless it has taken it already.
 func (q *queue) hurry(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,8 +227,8 @@ func (q *queue) hurry(b *batch) {
 	}
 }
 
-// run queues a job and waits for its end, even if ctx ends meanwhile. If ctx has
-// ended before, the job is not queued.
+// run queues a job and waits until it has ended, even if ctx ends in the meantime. If ctx has ended
+// before, the job is not queued.
 func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) err
 	return j.err
 }
 
-// post queues a job.
+// post queues a job and returns at once. The error is that of the failed store.
 func (q *queue) post(j *job) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -253,7 +253,8 @@ func (q *queue) post(j *job) error {
 	return nil
 }
 
-// take returns what is queued if it is due, or if this is the last take; else nil.
+// take removes and returns the next batch if it is due or last is set; nil if not, or if it is
+// empty.
 func (q *queue) take(last bool) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -271,14 +272,14 @@ func (q *queue) take(last bool) *batch {
 	return b
 }
 
-// learn adjusts the estimate of a record to what a batch took.
+// learn adjusts the estimated size of a record after a batch was written.
 func (q *queue) learn(bytes, records int) {
 	q.mu.Lock()
 	q.weight = max(1, (3*q.weight+bytes/max(1, records))/4)
 	q.mu.Unlock()
 }
 
-// fail ends the queue: everything that waits and comes later gets err.
+// fail closes the queue: all waiting and later work gets err.
 func (q *queue) fail(err *contract.Error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -297,7 +298,7 @@ func (q *queue) fail(err *contract.Error) {
 	q.next = newBatch()
 }
 
-// finish wakes the callers that wait for the records.
+// finish wakes the callers that wait for the batch. err is nil if it is durable.
 func (b *batch) finish(err *contract.Error) {
 	b.err = err
 	close(b.done)

@@ -17,31 +17,31 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Filter selects runs. A zero field, except Limit, does not limit the selection.
+// Filter selects runs. A zero field, except Limit, does not restrict the selection.
 type Filter struct {
 	Status    string // "open", "suspended", or the status of run/finished
 	Intent    string
 	Principal string
-	Tenant    string    // of the caller
-	Session   string    // id
-	Reach     Reach     // only these runs
-	Since     time.Time // accepted then or later
+	Tenant    string    // tenant of the caller
+	Session   string    // id of the session
+	Reach     Reach     // restricts the selection further
+	Since     time.Time // accepted at this time or later
 	Until     time.Time // accepted before
-	Active    time.Time // not finished, or finished then or later
-	Before    string    // runs that were recorded before this one
+	Active    time.Time // unfinished, or finished at this time or later
+	Before    string    // id of a run; selects runs that were recorded before it
 	Key       string    // hash of an idempotency key
 	Limit     int       // 0: 100
 }
 
-// Reach limits queries to the runs of a caller, a tenant or a session; an empty field does not
-// limit. A limited reach excludes imported runs, because their callers, tenants and sessions belong
-// to another host (AUTH-012).
+// Reach restricts queries to the runs of a caller, a tenant or a session; an empty field does not
+// restrict. A limited reach excludes imported runs, because their callers, tenants and sessions
+// belong to another host (AUTH-012).
 type Reach struct{ Principal, Tenant, Session string }
 
-// All reports whether the reach does not limit anything.
+// All reports whether the reach includes all runs.
 func (r Reach) All() bool { return r == Reach{} }
 
-// limited is 1 for a limited reach, as statements have it.
+// limited returns 1 for a limited reach, else 0, as an argument of statements.
 func (r Reach) limited() int {
 	if r.All() {
 		return 0
@@ -49,7 +49,7 @@ func (r Reach) limited() int {
 	return 1
 }
 
-// narrow applies the reach to the other fields; false: no run is in both.
+// narrow merges the reach into the other fields; false if no run can match both.
 func (f *Filter) narrow() bool {
 	for _, part := range []struct {
 		field *string
@@ -132,8 +132,7 @@ func (s *Store) run(ctx context.Context, id string) (runRow, error) {
 	return row, err
 }
 
-// Match returns up to limit ids of runs within a reach that begin with a prefix, the
-// latest first.
+// Match returns up to limit ids of runs within a reach that start with prefix, the latest first.
 func (s *Store) Match(ctx context.Context, prefix string, limit int, by Reach) (ids []string, err error) {
 	var id string
 	args := []any{prefix, prefix + "\U0010FFFF", limit, by.Principal, by.Tenant, by.Session, by.limited()}
@@ -148,7 +147,7 @@ func (s *Store) Match(ctx context.Context, prefix string, limit int, by Reach) (
 type Unfinished struct {
 	Run  Run
 	Last journal.Record
-	Left bool // another host had it, which was shut down
+	Left bool // a host that was shut down in an orderly way had the run before
 }
 
 // Unfinished returns the open runs of this host with their last records, the oldest first. To
@@ -190,8 +189,8 @@ type Stored struct {
 	Bytes []byte // canonical EDN
 }
 
-// Bytes returns, in stored form, up to limit records of a run with sequence numbers above after.
-// The error for an unknown run is run/not-found.
+// Bytes returns, in stored form, up to limit records of a run with sequence numbers above after. An
+// open run has only its durable records. The error for an unknown run is run/not-found.
 func (s *Store) Bytes(ctx context.Context, run string, after, limit int) ([]Stored, error) {
 	row, err := s.run(ctx, run)
 	if err != nil {
@@ -208,8 +207,8 @@ func (s *Store) Bytes(ctx context.Context, run string, after, limit int) ([]Stor
 // page is the number of records that are read at once.
 const page = 500
 
-// stored yields the records of a run after seq, without a transaction around
-// them.
+// stored calls each for up to limit records of a run after seq after. It reads page by page,
+// without a transaction around the pages.
 func (s *Store) stored(ctx context.Context, run int64, after, limit int, each func(seq int, chain sum, body []byte) error) error {
 	type row struct {
 		seq   int
@@ -254,7 +253,7 @@ func (s *Store) Read(ctx context.Context, run string, after, limit int) ([]journ
 	return out, cmp.Or(err, failed)
 }
 
-// body is a record as it is stored, and what was read of it.
+// body is a stored record and its decoded form, once it is decoded.
 type body struct {
 	seq  int
 	text []byte
@@ -263,10 +262,10 @@ type body struct {
 	done bool
 }
 
-// decodedTogether is the number of records above which several processors decode them.
+// decodedTogether is the number of records above which they are decoded on several processors.
 const decodedTogether = 64
 
-// decodeAll decodes records of one run that follow each other, up to the first damage.
+// decodeAll decodes consecutive records of one run, up to the first damaged one.
 func (s *Store) decodeAll(run string, bodies []body) (out []journal.Record, err error) {
 	d := s.journalDecoder()
 	if workers := runtime.GOMAXPROCS(0); len(bodies) > decodedTogether && workers > 1 {
@@ -291,8 +290,8 @@ func (s *Store) decodeAll(run string, bodies []body) (out []journal.Record, err 
 	return out, nil
 }
 
-// decode decodes the record. Records that refer to each other are decoded in order;
-// others at any time.
+// decode decodes the record. A record that depends on earlier ones is decoded only if inOrder is
+// set; others can be decoded concurrently.
 func (b *body) decode(d *journal.Decoder, inOrder bool) {
 	if b.done {
 		return
@@ -307,7 +306,7 @@ func (b *body) decode(d *journal.Decoder, inOrder bool) {
 	}
 }
 
-// decoder returns a function that decodes the records of one run in order.
+// decoder returns a function that decodes the records of one run, called in their order.
 func (s *Store) decoder() func(body []byte) (journal.Record, error) {
 	d := s.journalDecoder()
 	return func(body []byte) (journal.Record, error) {
@@ -319,7 +318,8 @@ func (s *Store) decoder() func(body []byte) (journal.Record, error) {
 	}
 }
 
-// journalDecoder returns a decoder whose records read their values from the store.
+// journalDecoder returns a decoder whose records read their values from the store on first use. A
+// value that cannot be read is nil.
 func (s *Store) journalDecoder() *journal.Decoder {
 	near := &neighbors{s: s}
 	return &journal.Decoder{Values: func(hash string) edn.Value {
@@ -331,13 +331,13 @@ func (s *Store) journalDecoder() *journal.Decoder {
 	}}
 }
 
-// Value returns a value by its hash and verifies it. The error is replay/values-purged if the value
-// is not stored, and a *Damage if it does not have its hash.
+// Value returns the value with a hash and verifies it. The error is replay/values-purged if the
+// value is not stored, and a *Damage if it does not match its hash.
 func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
 	return readValue(ctx, hash, s)
 }
 
-// contents are where values are read from.
+// contents is a source of stored values: the store, or a cache in front of it.
 type contents interface {
 	content(ctx context.Context, by string, key any) (content, error)
 }
@@ -368,13 +368,14 @@ func readValue(ctx context.Context, hash string, from contents) (edn.Value, erro
 	return edn.Nil(), err
 }
 
-// The statements that read a value.
+// Statements that read a value.
 const (
 	byHash   = "content_by_hash"
 	byNumber = "content"
 )
 
-// Readable reports whether the value with a hash is stored and a run within the reach names it.
+// Readable reports whether the value with a hash is stored and used by a run within the reach. A
+// hash that is not valid is an error.
 func (s *Store) Readable(ctx context.Context, hash string, by Reach) (bool, error) {
 	want, err := parseSum(hash)
 	if err != nil {
@@ -388,13 +389,13 @@ func (s *Store) Readable(ctx context.Context, hash string, by Reach) (bool, erro
 	return err == nil, err
 }
 
-// content reads a value as it is stored.
+// content returns a value in its stored form.
 func (s *Store) content(ctx context.Context, by string, key any) (content, error) {
 	return readContent(ctx, s.read, s.blobs, by, key)
 }
 
-// readContent reads a value. Without files the body of one that is a file stays
-// nil.
+// readContent returns a value in its stored form. If files is nil, the body of a value that is
+// stored as a file is nil.
 func readContent(ctx context.Context, from *statements, files *blobs, by string, key any) (c content, err error) {
 	err = from.one(ctx, by, []any{key}, []any{&c.n, &c.hash, &c.owner, &c.form, &c.size, &c.body})
 	if err != nil {
@@ -413,15 +414,15 @@ func readContent(ctx context.Context, from *statements, files *blobs, by string,
 	return c, err
 }
 
-// neighbors reads values of one run one after the other. A run stores its values in
-// the order of its records, so one query reads those that are asked for next.
+// neighbors reads the values of one run. A run stores its values in the order of its records, so
+// one query also reads those that are likely to be needed next. It is safe for concurrent use.
 type neighbors struct {
 	s    *Store
 	mu   sync.Mutex
 	read map[any]content // by hash and by number
 }
 
-// Limits of what one query reads ahead: values, and bytes of each.
+// Limits of read-ahead: number of values in one query, and bytes of each value.
 const (
 	aheadValues = 128
 	aheadSize   = 8 << 10
@@ -439,7 +440,7 @@ func (r *neighbors) content(ctx context.Context, by string, key any) (content, e
 	}
 	r.read = map[any]content{}
 	var c content
-	// A value comes after its parts.
+	// A value is stored after its parts.
 	_ = r.s.read.all(ctx, "contents_near", []any{found.n - aheadValues/8, found.n + aheadValues, found.owner, aheadSize},
 		[]any{&c.n, &c.hash, &c.owner, &c.form, &c.size, &c.body}, func() error {
 			if len(c.body) == c.size {

@@ -13,26 +13,27 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 )
 
-// Repaired is the result of Repair.
+// Repaired is the result of Repair. With dryRun it describes what a repair would do.
 type Repaired struct {
-	Runs int    // in the journal
-	File string // what is wrong with the pages of the database; empty: nothing
+	Runs int    // number of runs in the journal
+	File string // the damage in the pages of the database; empty: none
 	// Damaged are the runs in which damage was found.
 	Damaged []RepairedRun
-	// Unnamed is the number of records whose run is unknown.
+	// Unnamed is the number of records whose run could not be determined.
 	Unnamed int
-	// Missing is the number of runs for which no record and no summary was found, as far as it is
-	// known. It is 0 unless pages of the database are damaged.
+	// Missing is the number of runs of which neither a record nor a summary was found, as far as
+	// that can be determined. It is 0 unless pages of the database are damaged.
 	Missing int
-	// HostRecords and HostCut are the numbers of records in the stream of the host that were kept
-	// and cut off. HostCut is 0 for a stream without damage.
+	// HostRecords and HostCut are the numbers of records in the host stream that were kept and cut
+	// off. HostCut is 0 if the stream has no damage.
 	HostRecords, HostCut int
-	// HostDamage is the first damage of that stream.
+	// HostDamage is the first damage of the host stream; nil if there is none.
 	HostDamage *Damage
-	// Sessions reports what was kept and lost of sessions; zero for a sound database.
+	// Sessions reports which rows of sessions and conversations were kept and lost; zero if the
+	// database has no damage.
 	Sessions RepairedSessions
-	// Kept is the folder with the damaged files and the records that were cut off;
-	// empty: nothing was changed.
+	// Kept is the folder with the damaged files and the records that were cut off; empty if nothing
+	// was changed.
 	Kept string
 }
 
@@ -41,31 +42,31 @@ func (r *Repaired) Sound() bool {
 	return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 && r.HostDamage == nil && r.Sessions.Damage == nil
 }
 
-// RepairedRun describes a run that was damaged, and what was kept of it.
+// RepairedRun describes a damaged run and the parts of it that were kept.
 type RepairedRun struct {
 	Run     string
-	Damage  *Damage  // the first one
-	Records int      // that were kept
-	Cut     int      // that were not
-	Lost    []string // hashes of values that were not kept
-	State   string   // after the repair
+	Damage  *Damage  // the first damage
+	Records int      // number of records that were kept
+	Cut     int      // number of records that were cut off
+	Lost    []string // hashes of the values that were lost
+	State   string   // state after the repair
 	// Halted reports that the repair has suspended or ended the run, because records of its further
 	// progress may be lost.
 	Halted bool
 }
 
-// Names of files of a repair. The first two are beside the database while it runs.
+// Names of the files of a repair. The first two are beside the database during the repair.
 const (
 	salvageSuffix = ".salvage"
 	rebuiltSuffix = ".rebuilt"
-	damagedSuffix = ".damaged-" // with the time: the folder that keeps the damaged files
-	cutName       = "cut.edn"   // in it: records that were cut off
+	damagedSuffix = ".damaged-" // followed by the time: the folder for the damaged files
+	cutName       = "cut.edn"   // the file in that folder for records that were cut off
 )
 
-// Repair rebuilds the database file of a store that is not open, if any of it is damaged. It copies
-// the records of each run up to the first one that does not verify, and each value that has its
-// hash. It changes no record. The damaged files are kept beside the database. With dryRun it only
-// returns what it would do.
+// Repair rebuilds the database file of a store that is not open, if any part of it is damaged. It
+// copies the records of each run up to the first one that does not verify, and each value that
+// matches its hash. It changes no record. The damaged files are kept beside the database. With
+// dryRun it only returns what it would do.
 //
 // If the database is missing or older than it was left, the open runs that are left are suspended.
 // A run that lost its end, or records while it was open, is suspended, because its further progress
@@ -74,7 +75,7 @@ const (
 // journal/damaged.
 //
 // The error is a *LockedError, *NetworkError or *SchemaError, that of ctx, or one of the file
-// system or of the new database. After an error the damaged files are in their place.
+// system or of the new database. After an error the damaged files are at their original place.
 func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -114,19 +115,19 @@ type repairer struct {
 	path   string
 	now    time.Time
 	files  *blobs
-	src    *Store // as it is, or its rows out of damaged pages
+	src    *Store // the damaged database, or the rows salvaged from its pages
 	dst    *Store
 	cut    *bufio.Writer
 	report *Repaired
 	older  bool // the database is not the one that was left there
 
-	settled counters       // costs in the records that are kept
-	lost    counters       // what runs had reserved that the repair has ended
-	counted map[string]int // rows of the tables of sessions, as far as they could be counted
-	missing int            // rows of sessions and conversations that are lost
+	settled counters       // costs that the kept records settle
+	lost    counters       // reservations of the runs that the repair has failed
+	counted map[string]int // rows of the tables of sessions and conversations, as far as they can be counted
+	missing int            // number of lost rows of sessions and conversations
 }
 
-// inspect sets src and reports whether all of it is sound.
+// inspect opens src and reports whether it has no damage.
 func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err error) {
 	var d *Damage
 	r.src, err = open(ctx, opts, r.files)
@@ -184,10 +185,11 @@ func (r *repairer) count(ctx context.Context, from *statements) (n int, err erro
 	return n, err
 }
 
-// lite returns the database of a store that is a file.
+// lite returns the SQLite database of a store.
 func lite(s *Store) *sqliteDB { return s.db.(*sqliteDB) }
 
-// scratch creates a database that is not durable before it is complete.
+// scratch creates a database beside the original one. It does not sync, because it is only used
+// when it is complete.
 func (r *repairer) scratch(ctx context.Context, suffix string) (*Store, error) {
 	if err := r.remove(suffix); err != nil {
 		return nil, err
@@ -204,7 +206,7 @@ func (r *repairer) remove(suffix string) error {
 	return nil
 }
 
-// close closes and removes what a repair leaves.
+// close closes the databases of the repair and deletes its temporary files.
 func (r *repairer) close() error {
 	var errs []error
 	for _, s := range []*Store{r.src, r.dst} {
@@ -218,8 +220,8 @@ func (r *repairer) close() error {
 	return errors.Join(errs...)
 }
 
-// salvage copies the rows of all readable pages into src. Of several rows with one
-// number the first stays.
+// salvage copies the rows of all readable pages into src. Of several rows with the same number the
+// first one is kept.
 func (r *repairer) salvage(ctx context.Context) (err error) {
 	pages, err := openPages(r.path)
 	if err != nil {
@@ -234,7 +236,7 @@ func (r *repairer) salvage(ctx context.Context) (err error) {
 	})
 }
 
-// rebuild copies every run that can be read into dst, and verifies it.
+// rebuild copies every readable run into dst and verifies it.
 func (r *repairer) rebuild(ctx context.Context) (err error) {
 	if r.dst, err = r.scratch(ctx, rebuiltSuffix); err != nil {
 		return err
@@ -295,8 +297,8 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 	return errors.Join(err, r.cut.Flush(), cut.Sync())
 }
 
-// counters copies the counters of budgets. One that is lost has the costs in the
-// records that are kept, but not those of removed runs.
+// counters copies the counters of budgets. A lost counter is rebuilt from the costs in the kept
+// records, without those of removed runs.
 func (r *repairer) counters(ctx context.Context) error {
 	out, err := r.readCounters(ctx)
 	var damage *Damage
@@ -313,8 +315,8 @@ func (r *repairer) counters(ctx context.Context) error {
 	return r.dst.writer.saveCounters(ctx, out)
 }
 
-// readCounters reads the counters of src; nil for a database of version 1, which
-// has none.
+// readCounters reads the counters of src; nil if the database is of version 1, which does not have
+// them.
 func (r *repairer) readCounters(ctx context.Context) (counters, error) {
 	var there int
 	if err := r.src.read.one(ctx, "counters_table", nil, []any{&there}); err != nil || there == 0 {
@@ -323,10 +325,10 @@ func (r *repairer) readCounters(ctx context.Context) (counters, error) {
 	return readCounters(ctx, r.src.read, "counters")
 }
 
-// journalRepair stands for the host and the caller in the records of a repair.
+// journalRepair is the name of the host and the caller in the records that a repair writes.
 const journalRepair = "journal-repair"
 
-// replace puts dst in the place of the database.
+// replace moves the damaged files away and puts dst in their place.
 func (r *repairer) replace(ctx context.Context) error {
 	err := r.src.closeFiles()
 	r.src = nil
@@ -369,8 +371,8 @@ func (r *repairer) replace(ctx context.Context) error {
 	return m.write(0, true)
 }
 
-// setAside links the damaged files into a folder, so that each stays where it is
-// until the new database is complete.
+// setAside links the damaged files into a folder, so that each also stays in its place until the
+// new database is complete.
 func (r *repairer) setAside(ctx context.Context, kept string) error {
 	link := func(path, name string) error {
 		name = filepath.Join(kept, name)

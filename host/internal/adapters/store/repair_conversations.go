@@ -12,22 +12,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// conversationTables are the tables of conversations that a repair copies, each before
-// those that name its rows. Summaries are made again from what they stand for.
+// conversationTables lists the tables of conversations that a repair copies; each comes before the
+// tables that refer to it. Summaries are not copied, because they can be generated again.
 var conversationTables = []string{
 	"conversation_content", "conversation_spans", "conversation_messages", "conversations", "conversation_path", "conversation_commits",
 	"conversation_drafts",
 }
 
-// conversationRepair knows the rows that a repair has kept, by their numbers.
+// conversationRepair records which rows a repair has kept, by their numbers.
 type conversationRepair struct {
 	contents, conversations map[int64]bool
-	spans                   map[int64]int64 // the next message of each
+	spans                   map[int64]int64 // by span, the position of its next message
 }
 
-// copyConversations copies the rows of conversations that can be read. Content is kept
-// if it has its hash; a turn without its messages is lost, and ends the current path
-// before it.
+// copyConversations copies the readable rows of conversations. Content is kept if it matches its
+// hash. A turn that lost messages is lost, and the current path is cut off before it.
 func (r *repairer) copyConversations(ctx context.Context) error {
 	var there int
 	if err := r.src.read.one(ctx, "conversations_table", nil, []any{&there}); err != nil || there == 0 {
@@ -70,7 +69,8 @@ func (r *repairer) copyConversations(ctx context.Context) error {
 	return err
 }
 
-// moveTalk lists what was spawned anew, and moves the turns of an older database.
+// moveTalk gives conversations of lost sessions new ids, and then converts the turns of a database
+// of an older version.
 func (r *repairer) moveTalk(ctx context.Context) error {
 	renamed, err := r.freeConversations(ctx)
 	if err == nil {
@@ -89,8 +89,8 @@ func (r *repairer) moveTalk(ctx context.Context) error {
 	return r.cutLine(r.report.Sessions.Value())
 }
 
-// limitSummaries has the summaries of sessions cover no turn after the last one that is
-// kept: later turns can get the numbers of lost ones.
+// limitSummaries limits the summaries of sessions to the turns that were kept, because later turns
+// can get the numbers of lost ones.
 func (r *repairer) limitSummaries(ctx context.Context) error {
 	last := map[string]int64{}
 	var id string
@@ -104,15 +104,16 @@ func (r *repairer) limitSummaries(ctx context.Context) error {
 	return err
 }
 
-// lostPrefix begins the ids of conversations whose session is lost, and references to lost
-// ones: with their number, 0 for that of none, and the id that they had. No caller can
-// choose such an id.
+// lostPrefix starts the ids of conversations whose session is lost, and references to lost
+// conversations. It is followed by the number of the conversation, 0 if unknown, and its previous
+// id. Callers cannot choose such an id.
 const lostPrefix = "lost/"
 
 func lostID(n int64, id string) string { return fmt.Sprintf("%s%d/%s", lostPrefix, n, id) }
 
-// freeConversations makes the conversations of lost sessions those of their owners, and
-// returns their ids by what they were: other sessions may get these.
+// freeConversations turns the conversations of lost sessions into conversations of their owners
+// with new ids, because other sessions may get the old ones. It returns the new ids by the old
+// ones.
 func (r *repairer) freeConversations(ctx context.Context) (renamed map[string]string, err error) {
 	renamed, numbers := map[string]string{}, map[string]int64{}
 	var n int64
@@ -130,8 +131,9 @@ func (r *repairer) freeConversations(ctx context.Context) (renamed map[string]st
 	return renamed, err
 }
 
-// renameParents gives the conversations that came from renamed ones the new ids. What was
-// spawned from a lost one must not go with another one that gets its id.
+// renameParents updates references to renamed conversations. A reference to a lost conversation
+// gets an id with lostPrefix, so that the child is not deleted with another conversation that gets
+// the old id.
 func (r *repairer) renameParents(ctx context.Context, renamed map[string]string) error {
 	type described struct {
 		n    int64
@@ -165,8 +167,8 @@ func (r *repairer) renameParents(ctx context.Context, renamed map[string]string)
 	return err
 }
 
-// keeps reports whether a row is kept, and notes it. Rows come in the order of their
-// statements: messages by span and position.
+// keeps reports whether a row should be kept, and records it. It must be called in the order of the
+// tables, and for messages in the order of span and position.
 func (k *conversationRepair) keeps(table string, row []any) bool {
 	n, _ := row[0].(int64)
 	column := func(i int) int64 {

@@ -18,7 +18,7 @@ import (
 
 // run copies the run with number n.
 func (r *repairer) run(ctx context.Context, n int64) error {
-	var row runRow // stays empty if it is lost
+	var row runRow // stays zero if the row is lost
 	err := r.src.read.one(ctx, "run_by_number", []any{n}, row.columns())
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
@@ -51,7 +51,7 @@ func (r *repairer) run(ctx context.Context, n int64) error {
 	if err != nil {
 		return err
 	}
-	// A run that was reopened and lost records since then is not whole.
+	// A finished run that was reopened and lost records since then is incomplete.
 	whole := out.Ended() && out.Epoch >= row.Epoch || out.State == row.State && endsAs(row, out.Records, out.chain) == nil && lost == nil
 	for _, err := range append([]error{damage, differs(row, out)}, lost...) {
 		var d *Damage
@@ -91,15 +91,15 @@ func (r *repairer) run(ctx context.Context, n int64) error {
 	return r.dst.writer.saveRun(ctx, &out, "")
 }
 
-// verifiedRecord is a record that has its chain value.
+// verifiedRecord is a record whose chain value was verified.
 type verifiedRecord struct {
 	rec   journal.Record
 	chain sum
 	body  []byte
 }
 
-// verified returns the records of a run up to the first damage, which is the second
-// result.
+// verified returns the records of run number n up to the first damage. damage is a *Damage, nil if
+// there is none; err is any other error.
 func (r *repairer) verified(ctx context.Context, n int64, run string) (out []verifiedRecord, damage, err error) {
 	decode := r.src.decoder()
 	_, _, err = r.src.chain(ctx, n, math.MaxInt, func(seq int, chain sum, body []byte) error {
@@ -116,8 +116,8 @@ func (r *repairer) verified(ctx context.Context, n int64, run string) (out []ver
 	return out, nil, err
 }
 
-// cutOff writes the records that are not kept to the file of the repair and returns
-// their number.
+// cutOff writes the records that are not kept to the cut-off file of the repair and returns their
+// number.
 func (r *repairer) cutOff(ctx context.Context, n int64, row *runRow, found RepairedRun) (int, error) {
 	last := row.Records
 	err := r.src.stored(ctx, n, found.Records, math.MaxInt, func(seq int, chain sum, body []byte) error {
@@ -131,7 +131,7 @@ func (r *repairer) cutOff(ctx context.Context, n int64, row *runRow, found Repai
 		return r.cutLine(line)
 	})
 	var d *Damage
-	if errors.As(err, &d) { // the rest is only in the damaged files
+	if errors.As(err, &d) { // the records behind are only in the damaged files
 		err = nil
 	}
 	return max(0, last-found.Records), err
@@ -144,8 +144,8 @@ func (r *repairer) cutLine(line edn.Value) error {
 	return err
 }
 
-// copy writes records to dst with the values that have their hash, and returns a
-// *Damage for each other value. row is that of src.
+// copy writes the kept records to dst, with the values that match their hash. lost has a *Damage
+// for each other value. row is the row in src, out the one in dst.
 func (r *repairer) copy(ctx context.Context, row, out *runRow, kept []verifiedRecord) (lost []error, err error) {
 	seen := map[string]bool{}
 	w := r.dst.writer
@@ -184,15 +184,15 @@ func (r *repairer) copy(ctx context.Context, row, out *runRow, kept []verifiedRe
 	return lost, nil
 }
 
-// end appends the last record of a run that lost some: it goes on only by decision,
-// or not at all if it has also lost values.
+// end appends a last record to a run that lost records: run/suspended, or run/finished with
+// journal/damaged if the run also lost values.
 func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, found *RepairedRun) error {
-	// The time since its last record counts as suspended.
+	// The time from the last record to now counts as suspended.
 	rec := journal.Record{Run: out.ID, Seq: out.Records + 1, At: kept[len(kept)-1].rec.At, Epoch: out.Epoch}
 	if rec.Body = (&journal.RunSuspended{Why: "journal/damaged"}); found.Lost != nil {
 		records := bodies(kept)
 		rec.At, rec.Body = r.now, failed(out, records, found.Damage)
-		for _, open := range journal.NewHistory(records).Reserved { // its calls may have been made (LED-005)
+		for _, open := range journal.NewHistory(records).Reserved { // their calls may have been made (LED-005)
 			r.lost.add(act.Windows(open, out.Principal), budget.Counter{
 				Used: policy.AmountsOf(open.Amount),
 				Mark: budget.AtLeast,
@@ -200,7 +200,7 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 		}
 	}
 	run := &liveRun{id: out.ID, rowState: rowState{row: *out}}
-	if out.Ended() { // the records that were cut off had reopened it
+	if out.Ended() { // a record that was cut off had reopened the run
 		h := journal.NewHistory(bodies(kept))
 		again := rec
 		again.Epoch++
@@ -233,7 +233,7 @@ func bodies(kept []verifiedRecord) []journal.Record {
 	return records
 }
 
-// failed returns the last record of a run that cannot go on.
+// failed returns the run/finished record of a run that lost records and values.
 func failed(out *runRow, records []journal.Record, damage *Damage) *journal.RunFinished {
 	failure := contract.Errorf("journal/damaged", "run %s was ended after record %d, because the journal was damaged: %s", out.ID,
 		out.Records, damage.What).WithHint("what it did after this record is not known: look at its effects before the request is sent again")

@@ -18,7 +18,7 @@ type RepairedSessions struct {
 	// Turns are the turns of sessions in a database of an older version, which stored them in a
 	// table of their own.
 	Turns Salvaged
-	// Conversations and Messages include those of sessions.
+	// Conversations and Messages include the conversations of sessions.
 	Conversations, Messages Salvaged
 	// Damage is the first damage in a row; nil if all damage is in pages.
 	Damage *Damage
@@ -42,8 +42,8 @@ func (s *RepairedSessions) Value() edn.Value {
 	return b.Map()
 }
 
-// countSessions counts the rows of the tables of sessions in the database as it is. Of
-// a table whose tree cannot be read an index has the number, as a rule.
+// countSessions counts the rows of the tables of sessions and conversations in src. If the B-tree
+// of a table cannot be read, an index usually still has the number.
 func (r *repairer) countSessions(ctx context.Context) {
 	r.counted = map[string]int{}
 	for _, table := range slices.Concat(sessionTables, conversationTables) {
@@ -56,9 +56,9 @@ func (r *repairer) countSessions(ctx context.Context) {
 	}
 }
 
-// copySessions copies the rows of sessions that can be read. Nothing shows whether one
-// is as it was written. A session loses notes and a state that cannot be read, not
-// itself. A variable without value is lost, and so is what belongs to a lost session.
+// copySessions copies the readable rows of sessions. They have no hash, so a changed row is not
+// detected. A session whose notes or state cannot be read is kept without them. Variables without a
+// value, and rows of a lost session, are lost.
 func (r *repairer) copySessions(ctx context.Context) error {
 	var there int
 	if err := r.src.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
@@ -110,7 +110,7 @@ func (r *repairer) copySessions(ctx context.Context) error {
 	return nil
 }
 
-// sessionIsWhole reports whether the notes and the state in a row can be read.
+// sessionIsWhole reports whether the notes and the state in a row can be decoded.
 func sessionIsWhole(row []any) bool {
 	var of sessionRow
 	of.notes, _ = row[10].(string)
@@ -119,7 +119,7 @@ func sessionIsWhole(row []any) bool {
 	return of.read() == nil
 }
 
-// cutRow writes a row that is not kept as it is to the file of the repair.
+// cutRow writes a row that is not kept unchanged to the cut-off file of the repair.
 func (r *repairer) cutRow(table string, row []any) error {
 	columns := make([]edn.Value, len(row))
 	for i, column := range row {

@@ -10,15 +10,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
-// What several hosts reserve in the budgets of tenants and users (LED-007). Each has
-// its own sum in each window; together they are what is reserved.
+// Reservations of several hosts in the budgets of tenants and users (LED-007): each host has its
+// own sum in each window, and the total counts.
 
-// Budgets keeps the counters of budgets in a database that several hosts share.
+// Budgets implements budget.SharedKeeper with a database that several hosts share.
 type Budgets struct{ s *Store }
 
 var _ budget.SharedKeeper = Budgets{}
 
-// Budgets returns the counters of budgets of the store.
+// Budgets returns the shared counters of budgets. It must be used only if the store is Shared.
 func (s *Store) Budgets() Budgets { return Budgets{s} }
 
 // Counters implements budget.Keeper.
@@ -29,17 +29,17 @@ func (b Budgets) Add(changes ...budget.Counter) (wait func(ctx context.Context) 
 	return b.s.Add(changes...)
 }
 
-// ask is a request to reserve an amount.
+// ask is a request to reserve an amount, and its result.
 type ask struct {
 	scopes []budget.Scope
 	now    time.Time
 	want   policy.Amounts
-	full   *budget.ExceededError // nil: it is reserved
+	full   *budget.ExceededError // the budget that cannot cover it; nil: reserved
 	term   int64
 }
 
-// Reserve implements budget.SharedKeeper. The reservations of a commit are decided in
-// its transaction, after its records.
+// Reserve implements budget.SharedKeeper. Requests are decided in the transaction of the next
+// commit, after its records. It waits for the commit even if ctx ends.
 func (b Budgets) Reserve(
 	ctx context.Context, scopes []budget.Scope, now time.Time, want policy.Amounts,
 ) (term int64, err error) {
@@ -80,21 +80,22 @@ func (b Budgets) Seen(ctx context.Context, kind budget.Kind, begin time.Time) (i
 	return ids, err
 }
 
-// tally is a window in a transaction of the writer.
+// tally is the state of one window during a transaction of the writer.
 type tally struct {
-	budget.Counter                // with what other hosts have reserved
-	own            policy.Amounts // what this host has
+	budget.Counter                // Reserved is the sum of the other hosts
+	own            policy.Amounts // reservations of this host
 	was            policy.Amounts
 }
 
-// release subtracts the cost in a record from what is reserved: it is counted now.
+// release subtracts the cost that rec settles from the reservations, because it is counted as used
+// now.
 func (c counters) release(rec journal.Record, principal string) {
 	if end, ok := rec.Body.(*journal.BudgetSettled); ok {
 		c.add(act.Windows(end.Of, principal), budget.Counter{Released: policy.AmountsOf(end.Amount)})
 	}
 }
 
-// readTally reads a window for the host with a number.
+// readTally reads a window. host is the number of this host.
 func readTally(ctx context.Context, from *statements, w budget.Window, host int64) (t tally, err error) {
 	key := []any{w.Kind.String(), w.ID, nanos(w.Begin)}
 	found, err := readCounters(ctx, from, "counter", key...)
@@ -118,7 +119,7 @@ func readTally(ctx context.Context, from *statements, w budget.Window, host int6
 	return t, err
 }
 
-// saveReserved changes what this host has reserved, and decides on what is asked for.
+// saveReserved applies changes to the reservations of this host, and then decides the requests.
 func (w *writer) saveReserved(ctx context.Context, changes counters, asks []*ask) error {
 	host, tallies := w.s.shared.number(), map[budget.Window]*tally{}
 	at := func(window budget.Window) (*tally, error) {
@@ -156,7 +157,7 @@ func (w *writer) saveReserved(ctx context.Context, changes counters, asks []*ask
 	return nil
 }
 
-// decide reserves an amount in all windows, or in none.
+// decide reserves the amount in all windows, or in none; then full is set.
 func (a *ask) decide(at func(budget.Window) (*tally, error)) error {
 	var all []*tally
 	a.full = nil
@@ -188,8 +189,8 @@ func (w *writer) setReserved(ctx context.Context, host int64, at budget.Window, 
 	return err
 }
 
-// recount replaces what this host has reserved by what its unfinished runs have: what
-// an earlier process had reserved beside them is lost with it.
+// recount sets the reservations of this host to those of its unfinished runs. Other reservations of
+// an earlier process are dropped.
 func (s *Store) recount(ctx context.Context) error {
 	_, err := s.db.begin(ctx, s.writer)
 	if err == nil {
@@ -218,8 +219,8 @@ func (w *writer) recount(ctx context.Context) error {
 	return w.saveReserved(ctx, reserved, nil)
 }
 
-// moveReserved counts what runs have reserved as that of the host to, and no longer as
-// that of the host from; 0: that is done for all that it had.
+// moveReserved moves the reservations of runs from host from to host to. If from is 0, all
+// reservations of the previous host have already been dropped.
 func (s *Store) moveReserved(ctx context.Context, rows []runRow, from, to int64) error {
 	moved := counters{}
 	if err := s.addReserved(ctx, moved, rows); err != nil {

@@ -17,12 +17,12 @@ import (
 type Retention struct {
 	Age       time.Duration // since the end of a run; 0: no limit
 	FailedAge time.Duration // of runs that were not completed, if longer than Age
-	Bytes     int64         // of records and values; 0: no limit
+	Bytes     int64         // maximum size of records and values; 0: no limit
 	KeyWindow time.Duration // validity of an idempotency key since the run was accepted
 }
 
-// keeps reports whether a finished run must be kept for another reason than its
-// size. The second result is for its age.
+// keeps reports whether a finished run must be kept regardless of size (must), or because it is not
+// old enough (young).
 func (r Retention) keeps(row *runRow, now time.Time) (must, young bool) {
 	must = row.key != "" && now.Sub(row.Accepted) < r.KeyWindow
 	age := r.Age
@@ -49,18 +49,19 @@ func (s *Store) pin(ctx context.Context, run string, on bool) error {
 	})
 }
 
-// change runs a job of the writer in a transaction.
+// change queues a job that runs do in a transaction of the writer, and waits for it.
 func (s *Store) change(ctx context.Context, do func(ctx context.Context) error) error {
 	return s.queue.run(ctx, func(ctx context.Context) error { return s.transaction(ctx, do) })
 }
 
-// transaction is that of the writer.
+// transaction runs do in a transaction of the writer. It must be called in the goroutine of the
+// writer.
 func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) error) error {
 	return s.changed(s.writer.transaction(ctx, do))
 }
 
-// changed returns the error of a change of the database. A failed write ends the store. Without
-// space the change is refused.
+// changed converts the error of a database change. If space is low, it returns journal/full. Any
+// error that is not a *contract.Error makes the store fail.
 func (s *Store) changed(err error) error {
 	if isFull(err) {
 		return s.noRoom(err)
@@ -73,20 +74,22 @@ func (s *Store) changed(err error) error {
 	return err
 }
 
-// Probe waits until the writer has executed a job. It blocks while the writer is stuck, for example
-// on a disk that does not respond, even if ctx ends meanwhile.
+// Probe waits until the writer has executed a transaction, which also renews the lease of this
+// host. It blocks while the writer is stuck, for example on a disk that does not respond, even if
+// ctx ends in the meantime. The error is that of a store that has failed.
 func (s *Store) Probe(ctx context.Context) error { return s.queue.run(ctx, s.renew) }
 
-// renew renews the lease of this host.
+// renew renews the lease of this host by an empty transaction.
 func (s *Store) renew(ctx context.Context) error {
 	return s.transaction(ctx, func(context.Context) error { return nil })
 }
 
-// Purge deletes the values of a finished run from the disk. Records and hashes stay, so the chain
-// can still be verified. A value that another stored run names is kept for that run. The turns that
-// the run added to a session are deleted too, as are the conversations of its subagents. If a
+// Purge deletes the values of a finished run from the disk. Records and hashes are kept, so the
+// chain can still be verified. A value that another stored run uses is kept for that run. The turns
+// that the run added to a session are also deleted, as are the conversations of its subagents. If a
 // concurrent reader keeps the deleted pages in the log of the database, the error is
-// journal/unavailable: purge the run again.
+// journal/unavailable: purge the run again. It is queue/invalid-transition for a run that is not
+// finished.
 func (s *Store) Purge(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
 		var files []sum
@@ -114,7 +117,8 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 	})
 }
 
-// finished returns the row of a run that ended.
+// finished returns the row of a finished run. Otherwise the error is run/not-found or
+// queue/invalid-transition; op names the operation in its text.
 func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
 	row, err := s.run(ctx, run)
 	if err == nil && !row.Ended() {
@@ -123,11 +127,11 @@ func (s *Store) finished(ctx context.Context, run, op string) (runRow, error) {
 	return row, err
 }
 
-// drop is a way of deleting the values of a run.
+// drop is a way to delete the values of a run: a purge, or a removal by retention.
 type drop struct {
 	name string
-	mark string // statement
-	// records are deleted too, unless the run is pinned or has none any more.
+	mark string // name of the statement that marks the run
+	// With records, the records are deleted too, unless the run is pinned or was removed before.
 	records bool
 }
 
@@ -136,11 +140,10 @@ var (
 	removing = drop{name: "remove", mark: "mark_removed", records: true}
 )
 
-// dropContent marks a finished run and deletes the values that only it uses, in one
-// transaction. It returns the files to delete after it. Another host may have removed
-// the run before.
+// dropContent marks a finished run and deletes the values that only it uses, in one transaction. It
+// returns the files to delete after the commit; none if another host has already removed the run.
 func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []sum, err error) {
-	var unread error // it must not end the store
+	var unread error // an unreadable value must not make the store fail
 	marked := false
 	err = s.transaction(ctx, func(ctx context.Context) error {
 		files, marked = nil, false
@@ -155,7 +158,7 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 		marked = true
 		at := s.opts.Now()
 		if !how.records && !row.Purged.IsZero() {
-			at = row.Purged // the first time counts
+			at = row.Purged // the time of the first purge is kept
 		}
 		if _, err := s.write.exec(ctx, how.mark, row.n, nanos(at)); err != nil {
 			return err
@@ -199,8 +202,7 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 	return files, err
 }
 
-// uses returns the numbers of the values that the records of a run name, with
-// their parts.
+// uses returns the numbers of the values that the records of a run refer to, including their parts.
 func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) {
 	seen := map[int64]bool{}
 	var visit func(c content) error
@@ -252,8 +254,8 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 	return out, err
 }
 
-// bequeath gives a value of a run that another run uses to that run, with its
-// parts.
+// bequeath changes the owner of a value and its parts from run to another run that uses it, if
+// there is one.
 func (s *Store) bequeath(ctx context.Context, n, run int64) error {
 	var heir int64
 	switch err := s.write.one(ctx, "heir", []any{n, run}, []any{&heir}); {
@@ -293,21 +295,22 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 	return err
 }
 
-// Removal counts what Retain has removed, or would remove.
+// Removal counts the objects that Retain removed, or that Removable found.
 type Removal struct {
 	Runs  int
-	Bytes int64 // of their records and of the values that they stored first
-	// Files are files that no value names, such as those that a crash left behind.
+	Bytes int64 // size of the records, and of the values that these runs stored first
+	// Files is the number of files that no value names, such as those left by a crash; FileBytes is
+	// their size.
 	Files     int
 	FileBytes int64
-	Host      int // records of the host
+	Host      int // number of host records
 }
 
 // Retain applies Limits.Retain: it removes finished runs that are too old, then the oldest ones
 // until the size limit is met, and also old records of the host, old responses to admin actions,
-// and files that no value names. The summary of a removed run and its final chain value stay, and
-// its costs stay counted. Conversations of its subagents are removed with it if they are still
-// archived. A damaged run is kept and reported in the error, and does not stop the removal of
+// and files that no value names. The summary and the final chain value of a removed run are kept,
+// and its costs stay counted. Conversations of its subagents are removed with it if they are still
+// archived. A damaged run is kept and reported in the error, but does not prevent the removal of
 // others.
 func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
 	var damaged error
@@ -319,7 +322,7 @@ func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
 		case s.Err() != nil || ctx.Err() != nil:
 			return false, failed
 		default:
-			damaged = errors.Join(damaged, failed) // it must not keep the others
+			damaged = errors.Join(damaged, failed) // a damaged run must not prevent the removal of others
 		}
 		return failed == nil, nil
 	})
@@ -329,7 +332,7 @@ func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
 	if r.Host, err = s.retainHost(ctx); err == nil {
 		err = s.tidy(ctx, &r, os.Remove)
 	}
-	for more := r.Runs+r.Host > 0; more && err == nil; { // other callers of the writer go on in between
+	for more := r.Runs+r.Host > 0; more && err == nil; { // other callers of the writer get their turn in between
 		err = s.queue.run(ctx, func(ctx context.Context) (err error) {
 			more, err = s.db.shrink(ctx)
 			return s.changed(err)
@@ -355,8 +358,8 @@ func (s *Store) Removable(ctx context.Context) (r Removal, err error) {
 	return r, s.tidy(ctx, &r, func(string) error { return nil })
 }
 
-// removable calls remove for the runs that are too old, then for the oldest ones until
-// the rest fits. remove reports whether it has removed the run.
+// removable calls remove for the runs that are too old, then for the oldest ones until the size
+// limit is met. remove reports whether it has removed the run.
 func (s *Store) removable(ctx context.Context, remove func(runRow) (bool, error)) error {
 	now, rules := s.opts.Now(), s.limits.Load().Retain
 	var total int64
@@ -385,7 +388,7 @@ func (s *Store) removable(ctx context.Context, remove func(runRow) (bool, error)
 	}
 }
 
-// remove deletes the records and values of a run.
+// remove deletes the records and values of a finished run, unless it is pinned.
 func (s *Store) remove(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
 		files, err := s.dropContent(ctx, run, removing)
@@ -396,7 +399,7 @@ func (s *Store) remove(ctx context.Context, run string) error {
 	})
 }
 
-// tidy calls drop for each file that no value names, and counts it.
+// tidy calls drop for each file that no value names, and adds it to the counts of r.
 func (s *Store) tidy(ctx context.Context, r *Removal, drop func(path string) error) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
 		return s.blobs.sweep(ctx, func(h sum) (bool, error) {

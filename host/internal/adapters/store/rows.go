@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// maxRows is the number of rows that one statement inserts at most. Each number up to it
-// has a prepared statement of its own.
+// maxRows is the maximum number of rows that one statement inserts. There is a prepared statement
+// for each number of rows up to it.
 const maxRows = 16
 
-// insert adds rows with a statement that inserts one, several at a time. columns is the
-// number of its arguments for a row. If it returns rows, they are read into the places,
-// and each is called after each of them; their order is not that of the rows.
+// insert executes an INSERT statement for several rows at a time. columns is the number of
+// arguments of one row; args holds those of all rows. If the statement has a RETURNING clause, each
+// returned row is scanned into into, and each is called after it; the order of returned rows is not
+// defined.
 func (s *statements) insert(ctx context.Context, name string, columns int, args, into []any, each func() error) error {
 	for len(args) > 0 {
 		n := min(len(args)/columns, maxRows)
@@ -57,7 +58,7 @@ func (s *statements) readyRows(ctx context.Context, name string, n int, args []a
 
 var placeholder = regexp.MustCompile(`([?$])(\d+)`)
 
-// withRows returns the text of an INSERT of one row for n of them.
+// withRows returns the text of an INSERT of n rows, made from that of one row.
 func withRows(text string, n int) string {
 	before, rest, _ := strings.Cut(text, "VALUES ")
 	end := closed(rest)
@@ -75,7 +76,7 @@ func withRows(text string, n int) string {
 	return b.String()
 }
 
-// closed returns the length of what begins with a parenthesis and ends where it is closed.
+// closed returns the length of the prefix of text up to the parenthesis that closes the first one.
 func closed(text string) int {
 	depth := 0
 	for i, c := range text {

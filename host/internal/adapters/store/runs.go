@@ -10,8 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The states of a run without run/finished: one that is suspended goes on only by
-// decision.
+// States of a run without run/finished. A suspended run continues only if a caller resumes it.
 const (
 	stateOpen      = "open"
 	stateSuspended = "suspended"
@@ -28,19 +27,19 @@ type Run struct {
 	Accepted  time.Time
 	Finished  time.Time // zero while the run is open
 	Latency   time.Duration
-	Cost      string // USD of all attempts and checks as decimal; empty if none is known
-	Error     string // type
+	Cost      string // USD of all attempts and checks, as decimal; empty if unknown
+	Error     string // error type; empty without an error
 	Imported  bool
 	Pinned    bool
-	Purged    time.Time // the values were deleted; zero: they were not
-	Removed   time.Time // the records were deleted; zero: they were not
+	Purged    time.Time // time at which the values were deleted; zero: not purged
+	Removed   time.Time // time at which the records were deleted; zero: not removed
 }
 
 // Ended reports whether the run has finished.
 func (r Run) Ended() bool { return r.State != stateOpen && r.State != stateSuspended }
 
-// reopenable returns the error for a finished run that cannot go on: one that has not
-// failed, that was imported, or whose values are not kept.
+// reopenable returns an error if a finished run cannot be continued: it did not fail, was imported,
+// or its values were deleted.
 func (r *Run) reopenable() error {
 	switch {
 	case r.State != journal.StatusFailed:
@@ -59,14 +58,14 @@ type runRow struct {
 	n     int64
 	chain sum // of the last record
 	bytes int64
-	key   string // hash of its idempotency key
-	// session is the id of its session, known while it is being recorded.
+	key   string // hash of the idempotency key
+	// session is the id of the session. It is set only while the run is being recorded.
 	session string
-	// tenant is that of its caller, known while it is being recorded.
+	// tenant is the tenant of the caller. It is set only while the run is being recorded.
 	tenant string
 }
 
-// apply adds a record to the summary.
+// apply updates the summary with a record and its chain value.
 func (r *runRow) apply(rec journal.Record, chain sum) {
 	if rec.Seq == 1 {
 		r.Accepted = rec.At
@@ -83,7 +82,7 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	case *journal.RunFinished:
 		r.State, r.Finished, r.Latency = body.Status, rec.At, body.Latency.Truncate(time.Millisecond)
 		cost := body.Totals.Key("cost-usd")
-		if cost.IsNil() { // earlier versions recorded only that of attempts
+		if cost.IsNil() { // earlier versions recorded only the cost of attempts
 			cost = body.Totals.Key("attempts").Key("cost-usd")
 		}
 		if cost.IsNumber() {
@@ -95,7 +94,7 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	}
 }
 
-// nanos is the form of a time in the database; 0 is the zero time.
+// nanos returns the stored form of a time: nanoseconds since 1970; 0 for the zero time.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -103,7 +102,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// moment reads a time from the database.
+// moment is a scan target for a time that nanos has stored.
 type moment struct{ to *time.Time }
 
 // Scan implements sql.Scanner.
@@ -119,7 +118,7 @@ func (m moment) Scan(from any) error {
 	return nil
 }
 
-// columns receive a row, in the order of the statements that read runs.
+// columns returns the scan targets of a row, in the column order of the statements that read runs.
 func (r *runRow) columns() []any {
 	return []any{
 		&r.n, &r.ID, &r.State, &r.Epoch, &r.Records, &r.chain, &r.bytes, moment{&r.Accepted}, moment{&r.Finished}, &r.Latency,

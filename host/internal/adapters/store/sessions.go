@@ -18,8 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Sessions keeps sessions in the database of a Store, whose writer executes all
-// updates.
+// Sessions implements session.Store in the database of a Store, whose writer executes all updates.
 type Sessions struct{ s *Store }
 
 var (
@@ -41,7 +40,7 @@ func (w *writer) updateSession(ctx context.Context, id string, change func(sessi
 	st := session.Stored{Found: err == nil, Session: row.Session, Expires: map[string]time.Time{}}
 	var d *Damage
 	switch {
-	case errors.As(err, &d): // it must not end the store
+	case errors.As(err, &d): // an error of another type would make the store fail
 		return contract.Errorf("session/store-unavailable", "update session %s: %w", id, err)
 	case err != nil && !errors.Is(err, sql.ErrNoRows):
 		return err
@@ -62,12 +61,12 @@ func (w *writer) updateSession(ctx context.Context, id string, change func(sessi
 	return w.saveSession(ctx, row.n, id, c)
 }
 
-// KeepsSessions implements act.SessionKeeper. It is a marker without effect.
+// KeepsSessions implements act.SessionKeeper as a marker: it does nothing.
 func (s *Store) KeepsSessions() {}
 
-// addTurns adds the turns of a finished run to their session, in the transaction of
-// the record. A session that is damaged, or whose conversation is, gets none: the run has
-// ended all the same.
+// addTurns adds the turns of a finished run to their session, in the transaction of the record. If
+// the session or its conversation is damaged, it adds nothing and returns nil, because the run has
+// finished anyway.
 func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
 	end, ok := rec.Body.(*journal.RunFinished)
 	if !ok || end.SessionID == "" {
@@ -93,18 +92,18 @@ func (w *writer) saveTurns(ctx context.Context, to session.Session, said []sessi
 	return err
 }
 
-// limitSummary has the summary of a session cover no turn after a number.
+// limitSummary limits the summary of a session to the turns up to number last.
 func (w *writer) limitSummary(ctx context.Context, id string, last int64) error {
 	return w.changeSummary(ctx, id, func(s session.Session) (session.Session, bool) { return s.Limited(last) })
 }
 
-// forget removes the summary of a session if it covers a turn with the number or later.
+// forget removes the summary of a session if it covers the turn with a number, or a later one.
 func (w *writer) forget(ctx context.Context, id string, turn int64) error {
 	return w.changeSummary(ctx, id, func(s session.Session) (session.Session, bool) { return s.Forgetting(turn) })
 }
 
-// changeSummary changes what the summary of a session covers. Without the session, or if
-// its row is damaged, there is nothing to do.
+// changeSummary applies change to a session and saves it if change reports a difference. It does
+// nothing if the session does not exist or its row is damaged.
 func (w *writer) changeSummary(ctx context.Context, id string, change func(session.Session) (session.Session, bool)) error {
 	row, err := readSession(ctx, w.sql, id)
 	var d *Damage
@@ -156,7 +155,7 @@ func (w *writer) saveSession(ctx context.Context, n int64, id string, c session.
 	return errors.Join(errs...)
 }
 
-// sessionRow is a row of the table of sessions.
+// sessionRow is a row of the table sessions.
 type sessionRow struct {
 	session.Session
 	n     int64
@@ -164,7 +163,7 @@ type sessionRow struct {
 	notes string
 }
 
-// stateOf is 0 for a hot session, else 1 more than the cause of its freeze.
+// stateOf returns the stored state: 0 for a hot session, else 1 + FrozenBy.
 func stateOf(s session.Session) int {
 	if !s.Frozen {
 		return 0
@@ -179,7 +178,7 @@ func (r *sessionRow) columns() []any {
 	}
 }
 
-// read decodes what the columns received.
+// read decodes the scanned columns. The error is a *Damage.
 func (r *sessionRow) read() (err error) {
 	r.Frozen, r.FrozenBy = r.state > 0, session.FrozenBy(max(0, r.state-1))
 	if r.FrozenBy > session.ByIdleTTL {
@@ -281,15 +280,15 @@ func (x Sessions) Turns(ctx context.Context, id string, most int) ([]session.Tur
 	return out[max(0, len(out)-most):], nil
 }
 
-// sessionTables are the tables of sessions, each before those that name its rows.
+// sessionTables lists the tables of sessions; each comes before those that refer to its rows.
 var sessionTables = []string{"sessions", "session_vars", "session_turns"}
 
-// openTurns limits the turns of a session that Open reads. An act gets fewer.
+// openTurns is the maximum number of turns per session that Open reads. An act reads fewer.
 const openTurns = 100
 
-// verifyOpenSessions finds damaged pages that the next acts would meet: it reads the
-// ends of each tree of the tables of sessions, and the sessions that are hot. The cost
-// does not grow with the others; VerifySessions reads those.
+// verifyOpenSessions finds damaged pages that the next acts would read: it reads both ends of each
+// B-tree of the tables of sessions, and the hot sessions. Its cost does not depend on the number of
+// frozen sessions, which VerifySessions reads.
 func (s *Store) verifyOpenSessions(ctx context.Context) error {
 	for _, table := range sessionTables {
 		var n int64
@@ -311,7 +310,7 @@ func (s *Store) verifyOpenSessions(ctx context.Context) error {
 	return nil
 }
 
-// readThrough reads the pages with the variables of a session and its last turns.
+// readThrough reads the variables and the last turns of a session, only to find damage.
 func (s *Store) readThrough(ctx context.Context, id string, turns int) error {
 	var v session.Var
 	var text []byte
@@ -323,13 +322,14 @@ func (s *Store) readThrough(ctx context.Context, id string, turns int) error {
 	return err
 }
 
-// VerifySessions checks the pages of the tables of sessions and conversations, and decodes every
-// session with its variables and turns. It returns the number of sessions and all damage that it
-// found. These rows have no hashes: a changed row that can still be decoded is not detected.
+// VerifySessions checks the pages of the tables of sessions and conversations, and then, if they
+// have no damage, decodes every session with its variables and turns. It returns the number of
+// decoded sessions and all damage that it found. These rows have no hashes: a changed row that can
+// still be decoded is not detected.
 func (s *Store) VerifySessions(ctx context.Context) (n int, out []*Damage, err error) {
 	var there int
 	if err := s.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
-		return 0, nil, err // a database of an older version has none
+		return 0, nil, err // the tables do not exist in older versions
 	}
 	tables := sessionTables
 	if err := s.read.one(ctx, "conversations_table", nil, []any{&there}); err != nil {

@@ -34,8 +34,8 @@ func (s *Store) Snapshot(ctx context.Context, path string) error {
 	return nil
 }
 
-// copyTo writes a copy that is durable. It reads over a connection of its own, so the
-// writer goes on meanwhile.
+// copyTo writes a durable copy to a new file. It reads on its own connection, so the writer
+// continues in the meantime.
 func (db *sqliteDB) copyTo(ctx context.Context, path string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -53,11 +53,12 @@ func (db *sqliteDB) copyTo(ctx context.Context, path string) (err error) {
 	return f.Sync()
 }
 
-// SnapshotFile is a file that Snapshot has written, open for reading, with the folder blobs beside
+// SnapshotFile is the file of a Snapshot, opened for reading together with the folder blobs beside
 // it. It writes to neither.
 type SnapshotFile struct{ s *Store }
 
-// OpenSnapshot opens the file of a snapshot for reading. The errors are those of Open.
+// OpenSnapshot opens the file of a snapshot for reading. The errors are those of Open. The caller
+// must close the result.
 func OpenSnapshot(ctx context.Context, path string) (*SnapshotFile, error) {
 	files := &blobs{dir: filepath.Join(filepath.Dir(path), "blobs")}
 	s, err := open(ctx, Options{Path: path, asIs: true, still: true}, files)
@@ -84,8 +85,8 @@ func (x *SnapshotFile) Files(ctx context.Context) (out []string, err error) {
 // Position returns the counts of the journal in the snapshot.
 func (x *SnapshotFile) Position(ctx context.Context) (Position, error) { return x.s.Position(ctx) }
 
-// Verify checks the pages of the file and then, if they are sound, every run and session and the
-// stream of the host. It returns all damage.
+// Verify checks the pages of the file and then, if they have no damage, every run and session and
+// the host stream. It returns all damage.
 func (x *SnapshotFile) Verify(ctx context.Context) ([]*Damage, error) {
 	found, err := lite(x.s).check(ctx)
 	if err != nil || found != "" {
@@ -97,10 +98,10 @@ func (x *SnapshotFile) Verify(ctx context.Context) ([]*Damage, error) {
 // Position counts the content of a journal. Last is the id of the newest run.
 type Position struct {
 	Runs, Open, Suspended int
-	Records               int64 // of the runs that are not removed
-	Bytes                 int64 // of records and values
+	Records               int64 // number of records of the runs that are not removed
+	Bytes                 int64 // size of records and values
 	Last                  string
-	Schema                int // version
+	Schema                int // version of the schema
 }
 
 // Position returns the counts of the journal.

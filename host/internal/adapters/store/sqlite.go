@@ -16,17 +16,19 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Everything that only SQLite has is in this file and below sql/sqlite.
+// The parts that only SQLite needs are in this file, in pages.go and below sql/sqlite.
 
-// Sizes of the write-ahead log at which it is copied into the database, at which it is
-// emptied, and below which its rest is copied between two commits.
+// Sizes of the write-ahead log in bytes: from walCopy on it is copied into the database
+// (checkpoint), from walCut on its file is also truncated. At most walRest is copied between two
+// commits.
 const (
 	walCopy = 4 << 20
 	walCut  = 64 << 20
 	walRest = 128 << 10
 )
 
-// walRounds bounds how often what was appended during a copy is copied.
+// walRounds is the maximum number of checkpoints in a row, each for the pages that were appended
+// during the previous one.
 const walRounds = 4
 
 const busyTimeout = 10 * time.Second
@@ -37,7 +39,7 @@ type sqliteDB struct {
 	faults  Faults
 	writers *sql.DB // one connection for the writer, one for checkpoints
 	conn    *sql.Conn
-	behind  *sql.Conn // of checkpoints
+	behind  *sql.Conn // connection for checkpoints
 	pool    *sql.DB   // of readers
 	shm     *os.File  // index of the write-ahead log; nil before it is read first
 	files   place     // nil: no other process is expected to replace them
@@ -84,7 +86,8 @@ func (db *sqliteDB) inPlace() error { return db.files.check() }
 // again implements database: no failure of a disk is temporary.
 func (db *sqliteDB) again(context.Context, *writer, error) bool { return false }
 
-// alone implements database. A lock on a file beside the database excludes others.
+// alone implements database. It only calls do: the lock on the folder blobs already excludes other
+// processes.
 func (db *sqliteDB) alone(_ context.Context, do func() error) error { return do() }
 
 func sqliteSource(path string, settings url.Values) string {
@@ -137,8 +140,8 @@ func openSQLite(ctx context.Context, path string, full bool) (_ *sqliteDB, err e
 	return db, nil
 }
 
-// openStill opens a file that nothing writes: no lock is taken and no file is made beside
-// it, so that it may be on a medium that cannot be written.
+// openStill opens a file that no process writes. It takes no lock and creates no file, so the file
+// may be on a read-only medium.
 func openStill(ctx context.Context, path string) (_ *sqliteDB, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, err
@@ -179,8 +182,8 @@ func (db *sqliteDB) close() error {
 	return errors.Join(errs...)
 }
 
-// walSize is the length of the write-ahead log file. It does not shrink when the
-// log starts over.
+// walSize returns the length of the write-ahead log file. It does not shrink when the log starts
+// over.
 func (db *sqliteDB) walSize() int64 {
 	info, err := os.Stat(db.path + "-wal")
 	if err != nil {
@@ -189,18 +192,17 @@ func (db *sqliteDB) walSize() int64 {
 	return info.Size()
 }
 
-// Places in the index of the write-ahead log, as SQLite documents its file
-// format, in native byte order.
+// Offsets in the index file of the write-ahead log, as documented by SQLite, in native byte order.
 const (
-	shmFrames = 16 // pages in the log
-	shmCopied = 96 // pages of them that are in the database
+	shmFrames = 16 // number of pages in the log
+	shmCopied = 96 // number of these pages that were copied into the database
 	shmHeader = 100
 	pageSize  = 4096
 )
 
-// walBehind returns the bytes of the write-ahead log that are not in the
-// database yet. The file stays open: closing it would release the locks of this
-// process on it, and with them its protection against other programs.
+// walBehind returns the size of the part of the write-ahead log that is not yet in the database.
+// The index file stays open: closing it would release the locks of this process on it, which
+// protect against other programs.
 func (db *sqliteDB) walBehind() int64 {
 	if db.shm == nil {
 		f, err := os.Open(db.path + "-shm")
@@ -217,12 +219,12 @@ func (db *sqliteDB) walBehind() int64 {
 	return (int64(frames) - int64(copied)) * pageSize
 }
 
-// upkeep makes a checkpoint if the write-ahead log is long enough. Emptying the file
-// waits for the writer, so it is done only while the writer is idle.
+// upkeep makes a checkpoint if the write-ahead log is long enough. It truncates the file only while
+// the writer is idle, because that waits for the writer.
 //
-// The writer starts the log over, in blocks that the file has already, only if all of
-// it was copied. What it appends during a checkpoint, a further one copies; the last
-// pages are copied between two commits, which takes about as long as one.
+// The writer reuses the log from its start only if all of it was copied. Pages that it appends
+// during a checkpoint are copied by a further one; the last pages are copied between two commits,
+// which takes about as long as a commit.
 func (db *sqliteDB) upkeep(ctx context.Context, idle bool, between func(do func(ctx context.Context) error) error) error {
 	cut := idle && db.walSize() >= walCut
 	if !cut && db.walBehind() < walCopy {
@@ -253,14 +255,13 @@ func (db *sqliteDB) upkeep(ctx context.Context, idle bool, between func(do func(
 	})
 }
 
-// flush implements database: the write-ahead log holds old pages until it is emptied.
+// flush implements database: it truncates the write-ahead log, which holds old pages.
 func (db *sqliteDB) flush(ctx context.Context) (whole bool, err error) {
 	return db.checkpoint(ctx, db.behind, "TRUNCATE")
 }
 
-// checkpoint copies the write-ahead log into the database. The mode TRUNCATE waits for
-// readers and empties the log. It reports whether all of the log was copied; readers can
-// prevent that.
+// checkpoint copies the write-ahead log into the database. The mode TRUNCATE also waits for readers
+// and truncates the log. It reports whether the whole log was copied; readers can prevent that.
 func (db *sqliteDB) checkpoint(ctx context.Context, on *sql.Conn, mode string) (whole bool, err error) {
 	var busy, pages, copied int
 	err = on.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &copied)
@@ -276,21 +277,20 @@ func hasCode(err error, codes ...int) bool {
 	return errors.As(err, &failed) && slices.Contains(codes, failed.Code()&0xff)
 }
 
-// isCorrupt reports whether the error says that the file is damaged.
+// isCorrupt reports whether err says that the file is damaged.
 func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
 
-// isFull reports whether the file system had no space for a write. Nothing of its transaction
-// was synced, and the database is as before it.
+// isFull reports whether err says that the disk is full. The transaction is then rolled back.
 func isFull(err error) bool { return hasCode(err, sqlite3.SQLITE_FULL) }
 
-// noIndex reports whether the file system had no space for the index of the write-ahead log,
-// which is made when a database is opened.
+// noIndex reports whether err says that the disk has no space for the index of the write-ahead log,
+// which is created when a database is opened.
 func noIndex(err error) bool {
 	var failed *sqlite.Error
 	return errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
 }
 
-// check returns what is wrong with the pages of the database, or nothing.
+// check returns a description of the damage in the pages of the database; empty if there is none.
 func (db *sqliteDB) check(ctx context.Context) (string, error) { return db.checkTable(ctx, "1") }
 
 // checkTable implements database.
@@ -306,8 +306,8 @@ func (db *sqliteDB) checkTable(ctx context.Context, table string) (string, error
 	return found, err
 }
 
-// erasing makes deletions overwrite also the pages that they free. Within pages they
-// always overwrite what they delete or move.
+// erasing implements database: during do, SQLite also overwrites the pages that it frees. Deleted
+// bytes within a page are always overwritten.
 func (db *sqliteDB) erasing(ctx context.Context, do func() error) error {
 	mode := func(is string) error {
 		_, err := db.conn.ExecContext(ctx, "PRAGMA secure_delete="+is)
@@ -320,7 +320,8 @@ func (db *sqliteDB) erasing(ctx context.Context, do func() error) error {
 	return errors.Join(err, mode("FAST"))
 }
 
-// shrinkPages is the number of free pages that are returned at once: 16 MiB.
+// shrinkPages is the number of free pages that one call of shrink returns to the file system: 16
+// MiB.
 const shrinkPages = 4096
 
 // shrink implements database.
@@ -330,13 +331,13 @@ func (db *sqliteDB) shrink(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	n := 0
-	for rows.Next() { // frees a page per row
+	for rows.Next() { // each row frees a page
 		n++
 	}
 	return n >= shrinkPages, errors.Join(rows.Err(), rows.Close())
 }
 
-// size implements database; the log counts.
+// size implements database. The bytes include the write-ahead log.
 func (db *sqliteDB) size(ctx context.Context) (bytes, free int64, err error) {
 	var pages, unused int64
 	err = db.pool.QueryRowContext(ctx, "SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)").
@@ -344,7 +345,8 @@ func (db *sqliteDB) size(ctx context.Context) (bytes, free int64, err error) {
 	return pages*pageSize + db.walSize(), unused * pageSize, err
 }
 
-// backup writes a copy of the database beside it, and replaces one that is there.
+// backup implements database: it writes a copy beside the database and replaces an earlier copy for
+// the same version.
 func (db *sqliteDB) backup(ctx context.Context, version int) error {
 	path := fmt.Sprintf("%s.v%d", db.path, version)
 	err := os.WriteFile(path, nil, 0o600)

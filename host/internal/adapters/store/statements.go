@@ -13,23 +13,23 @@ import (
 //go:embed sql
 var sqlFiles embed.FS
 
-// statements are the named statements of a dialect on one connection or on a
-// pool. Each is prepared at its first use.
+// statements executes the named statements of a dialect on one connection or on a pool. Each
+// statement is prepared on its first use.
 type statements struct {
 	on interface {
 		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
 	}
 	text  map[string]string
 	admit func(args []any) error
-	// finds makes a damaged page or row a *Damage. The writer needs the error of the
-	// database: it ends the store.
+	// With finds, an error for a damaged page or row becomes a *Damage. The writer needs the
+	// original error, because it makes the store fail.
 	finds bool
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
 }
 
-// readStatements reads the file of named statements of a dialect.
+// readStatements returns the named statements of a dialect, by name.
 func readStatements(dialect string) (map[string]string, error) {
 	file, err := sqlFiles.ReadFile("sql/" + dialect + "/queries.sql")
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *statements) get(ctx context.Context, name string) (*sql.Stmt, error) {
 	return s.getAs(ctx, name, func() string { return s.text[name] })
 }
 
-// getAs is get for a statement with another text than that of its name.
+// getAs is get for a statement whose text is not in s.text; it is cached under name.
 func (s *statements) getAs(ctx context.Context, name string, text func() string) (*sql.Stmt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *statements) getAs(ctx context.Context, name string, text func() string)
 	return st, nil
 }
 
-// ready returns the prepared statement for arguments.
+// ready checks the arguments and returns the prepared statement.
 func (s *statements) ready(ctx context.Context, name string, args []any) (*sql.Stmt, error) {
 	if err := s.admit(args); err != nil {
 		return nil, err
@@ -74,14 +74,14 @@ func (s *statements) ready(ctx context.Context, name string, args []any) (*sql.S
 	return s.get(ctx, name)
 }
 
-// reset makes the statements those of another connection.
+// reset replaces the connection. All statements are prepared again.
 func (s *statements) reset(on *sql.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.on, s.prepared = on, nil
 }
 
-// exec runs a statement and returns the number of changed rows.
+// exec executes a statement and returns the number of changed rows.
 func (s *statements) exec(ctx context.Context, name string, args ...any) (int64, error) {
 	st, err := s.ready(ctx, name, args)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *statements) exec(ctx context.Context, name string, args ...any) (int64,
 	return res.RowsAffected()
 }
 
-// one reads one row; without one the error is sql.ErrNoRows.
+// one scans the first row of a result into into. If there is no row, the error is sql.ErrNoRows.
 func (s *statements) one(ctx context.Context, name string, args, into []any) error {
 	st, err := s.ready(ctx, name, args)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *statements) one(ctx context.Context, name string, args, into []any) err
 	return nil
 }
 
-// all reads every row into the places and calls each after it.
+// all scans each row of a result into into and calls each after it. An error of each stops it.
 func (s *statements) all(ctx context.Context, name string, args, into []any, each func() error) error {
 	st, err := s.ready(ctx, name, args)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 	return s.read(rows, name, into, each)
 }
 
-// read reads every row into the places, calls each after it, and closes the rows.
+// read scans each row into into, calls each after it, and closes rows.
 func (s *statements) read(rows *sql.Rows, name string, into []any, each func() error) error {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {

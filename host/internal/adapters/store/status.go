@@ -11,15 +11,15 @@ import (
 // Status is the state of a database.
 type Status struct {
 	Database string
-	Driver   string // sqlite or postgres
-	Known    int    // last version of the schema that this program knows
+	Driver   string // "sqlite" or "postgres"
+	Known    int    // latest schema version that this program supports
 	Position
-	Size, Free int64 // bytes of the database, and of them those that are not used
-	Files      int   // larger values beside it
+	Size, Free int64 // bytes of the database, and how many of them are unused
+	Files      int   // number of values that are stored as files, and their size
 	FileBytes  int64
 }
 
-// Status returns the state of the database, with its sizes in bytes.
+// Status returns the state of the database.
 func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	st.Database, st.Driver = s.db.name(), s.db.dialect()
 	if st.Known, err = knownSchema(st.Driver); err != nil {
@@ -35,20 +35,20 @@ func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	return st, err
 }
 
-// knownSchema returns the last version of the schema of a dialect.
+// knownSchema returns the latest schema version of a dialect.
 func knownSchema(dialect string) (int, error) {
 	steps, err := readMigrations(sqlFiles, "sql/"+dialect)
 	return len(steps), err
 }
 
-// size returns the number and the bytes of the values in files.
+// size returns the number and the total size of the values that are stored as files.
 func (b *blobs) size() (n int, bytes int64, err error) {
 	if b == nil {
 		return 0, 0, nil
 	}
 	err = filepath.WalkDir(b.dir, func(_ string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed meanwhile
+			return nil // removed in the meantime
 		}
 		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), tempPrefix) {
 			return err

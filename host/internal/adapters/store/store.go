@@ -17,12 +17,12 @@ import (
 
 // Options configure a Store.
 type Options struct {
-	// Path is the database file. The folder blobs and the file reserve are
-	// beside it.
+	// Path is the database file. The folder blobs and the file reserve are beside it. It is not
+	// used with Postgres.
 	Path string
-	// Postgres names a database of a server in place of the file; nil: the file.
+	// Postgres, if not nil, selects a PostgreSQL database instead of the file.
 	Postgres *Postgres
-	// AllowNetworkFS accepts a file on a network file system.
+	// AllowNetworkFS permits a file on a network file system.
 	AllowNetworkFS bool
 	// Used says that the directory of the file has had a database before.
 	Used bool
@@ -30,18 +30,18 @@ type Options struct {
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
 	NoMigrate bool
-	Limits    Limits // at first; SetLimits changes them
-	// QueueBytes limits the records that wait for the writer, by an estimate of
-	// their size; 0: 64 MiB. An append beyond it blocks.
+	Limits    Limits // initial limits; SetLimits changes them
+	// QueueBytes is the maximum size of the records that wait for the writer, by an estimate; 0: 64
+	// MiB. An append beyond it blocks.
 	QueueBytes int
-	// Observer, if not nil, is called with the records that are durable, on the
-	// goroutine of the writer.
+	// Observer, if not nil, is called with each durable record, on the goroutine of the writer.
 	Observer journal.Observer
-	// Committed, if not nil, is called after each transaction with records: with
-	// their number, the bytes that they added, and the time from its begin.
+	// Committed, if not nil, is called after each transaction with records. It gets their number,
+	// the bytes that were added, and the duration of the transaction.
 	Committed func(records, bytes int, took time.Duration)
-	// Dropped, if not nil, is called after the values of a finished run are deleted, by a purge
-	// or by retention, on the goroutine of the writer. It does not hear of other hosts.
+	// Dropped, if not nil, is called after the values of a finished run are deleted by a purge or
+	// by retention of this host, on the goroutine of the writer. Deletions by other hosts are not
+	// reported.
 	Dropped func(run string)
 	// Now defaults to time.Now.
 	Now func() time.Time
@@ -52,7 +52,7 @@ type Options struct {
 	scratch bool // a new file of a repair
 	still   bool // only read the file, which nothing else writes
 
-	period time.Duration // that of the upkeep; 0: spacePeriod
+	period time.Duration // interval of the upkeep; 0: spacePeriod
 }
 
 // Limits are the settings of a store that may change while it is open.
@@ -70,10 +70,10 @@ type Store struct {
 	opts   Options
 	limits atomic.Pointer[Limits]
 	db     database
-	shared sharing     // nil: this host alone has the database
-	write  *statements // belongs to the writer
+	shared sharing     // nil: no other host uses the database
+	write  *statements // used only by the writer
 	read   *statements
-	// What is in files beside the database; nil: it keeps everything itself.
+	// Values in files beside the database; nil: all values are in rows.
 	blobs   *blobs
 	reserve *reserve
 	memory  *journal.Memory // of live runs
@@ -82,13 +82,13 @@ type Store struct {
 	others  others
 
 	hostMu   sync.Mutex
-	hostMore chan struct{} // closed at the next record of the host; nil without a waiting reader
+	hostMore chan struct{} // closed at the next host record; nil unless a reader waits
 
 	queue   queue
 	writer  *writer
-	orphans atomic.Bool               // there may be content that no conversation names
+	orphans atomic.Bool               // there may be content that no conversation uses
 	full    atomic.Pointer[time.Time] // since when free space is below the minimum; nil: it is not
-	term    atomic.Int64              // that of the writer
+	term    atomic.Int64              // current term of the reservations, for readers
 
 	failOnce sync.Once
 	failed   chan struct{}
@@ -97,8 +97,8 @@ type Store struct {
 
 	closing sync.Once
 	stop    chan struct{}
-	batches atomic.Int64  // that the writer has taken
-	upkeep  chan struct{} // much was committed: look at log and space
+	batches atomic.Int64  // number of batches that the writer has taken
+	upkeep  chan struct{} // wakes keepUp after enough was committed
 	done    sync.WaitGroup
 }
 
@@ -145,8 +145,8 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// open opens a database without its goroutines, beside the files that hold its
-// lock. It verifies nothing.
+// open opens a database without starting goroutines and without verifying it. files holds its lock;
+// nil for PostgreSQL.
 func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -209,7 +209,7 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 	return s, nil
 }
 
-// title names the database in messages before it is open.
+// title returns the name of the database for messages before it is open, without credentials.
 func (o Options) title() string {
 	if o.Postgres != nil {
 		return "the PostgreSQL database"
@@ -217,7 +217,7 @@ func (o Options) title() string {
 	return o.Path
 }
 
-// openServer connects to the database of a server.
+// openServer connects to a PostgreSQL database.
 func (s *Store) openServer(ctx context.Context) error {
 	db, err := openPostgres(ctx, *s.opts.Postgres, !s.opts.NoSync, s.stop)
 	if err != nil {
@@ -227,7 +227,7 @@ func (s *Store) openServer(ctx context.Context) error {
 	return nil
 }
 
-// openFiles opens the file of the database and what is beside it.
+// openFiles opens the database file and the files beside it.
 func (s *Store) openFiles(ctx context.Context) error {
 	path, dir := s.opts.Path, filepath.Dir(s.opts.Path)
 	if s.opts.still {
@@ -252,7 +252,7 @@ func (s *Store) openFiles(ctx context.Context) error {
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
-		s.liveMu.Lock() // no reader of another host's run begins meanwhile
+		s.liveMu.Lock() // no reader of another host's run starts from now on
 		close(s.stop)
 		s.liveMu.Unlock()
 		s.done.Wait()
@@ -284,7 +284,8 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// unopened gives the error of a database that cannot be opened the type that says what to do.
+// unopened converts the error of a failed open: damage becomes a *Damage, and a full disk
+// journal/full. Other errors are returned as they are.
 func unopened(err error) error {
 	switch {
 	case corrupt(err):
@@ -296,7 +297,8 @@ func unopened(err error) error {
 	return err
 }
 
-// notOpened adds the database to the cause of a failed open, unless it names that itself.
+// notOpened adds the name of the database to the error of a failed open, unless the error already
+// has it.
 func notOpened(name string, err error) error {
 	if err = unopened(err); strings.HasPrefix(err.Error(), "store: open ") {
 		return err
@@ -309,7 +311,7 @@ func closedError() *contract.Error {
 }
 
 // Failed returns a channel that is closed when a commit, a sync or a file write has failed. The
-// store then records nothing any more, and the process must end.
+// store then rejects all further appends, and the process should end.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Err returns the failure that closed the channel of Failed; nil while the store works.
@@ -332,8 +334,8 @@ func (s *Store) fail(err error) {
 	})
 }
 
-// damaged gives the error of a write that met a damaged page the type journal/damaged:
-// a repair helps, and neither space nor another attempt does.
+// damaged converts the error of a write to a damaged page to journal/damaged, because only a repair
+// helps: neither more space nor a retry does.
 func damaged(err error) error {
 	if !corrupt(err) || errors.Is(err, contract.OfType("journal/damaged")) {
 		return err
@@ -341,7 +343,8 @@ func damaged(err error) error {
 	return contract.Errorf("journal/damaged", "a page of the database is damaged: %w", err)
 }
 
-// unwritten returns the error of callers for a failed write.
+// unwritten returns the error that callers get for a failed write: journal/fenced, journal/damaged
+// or journal/unavailable.
 func unwritten(err error) *contract.Error {
 	typ := "journal/unavailable"
 	var replaced *ReplacedError

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives a file its size on the disk.
+// allocate reserves size bytes on the disk for a file.
 func allocate(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
 
-// networkTypes are the types of file systems whose files are on another machine, or
-// with the host of a virtual one, as the kernel names them.
+// networkTypes lists the file system types, as the kernel names them, whose files are on another
+// machine or on the host of a virtual machine.
 var networkTypes = []string{
 	"9p", "afs", "beegfs", "ceph", "cifs", "coda", "gpfs", "lustre", "ncp", "ncpfs", "nfs", "nfs4", "orangefs",
 	"prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf",
@@ -24,8 +24,7 @@ var networkTypes = []string{
 	"fuse.smbnetfs", "fuse.sshfs",
 }
 
-// networkFS returns the type of the file system of a directory if it is a network file
-// system, else "".
+// networkFS returns the type of the file system of dir if it is a network file system, else "".
 func networkFS(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -38,8 +37,8 @@ func networkFS(dir string) (string, error) {
 	return networkMount(string(mounts), fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))), nil
 }
 
-// networkMount returns the type of the network file system on a device, "" for another
-// one. A line of mounts is: id, parent, device, root, place, options, any number of
+// networkMount returns the type of the network file system on a device, "" if it is not one. A line
+// of mounts has the fields: id, parent, device, root, mount point, options, any number of optional
 // fields, "-", type, source, options.
 func networkMount(mounts, device string) string {
 	for line := range strings.Lines(mounts) {
@@ -52,8 +51,8 @@ func networkMount(mounts, device string) string {
 	return ""
 }
 
-// limitSilence bounds the time for which data that was sent waits for an answer of
-// the other machine.
+// limitSilence sets the maximum time for which sent data may remain unacknowledged before the
+// connection is closed.
 func limitSilence(network, _ string, c syscall.RawConn) (err error) {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives a file its size on the disk.
+// allocate reserves size bytes on the disk for a file.
 func allocate(f *os.File, size int64) error {
 	_, err := io.CopyN(f, zeros{}, size)
 	return err
@@ -23,8 +23,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// networkFS returns the type of the file system of a directory if the system does not
-// count it as local, else "".
+// networkFS returns the type of the file system of dir if the system does not report it as local,
+// else "".
 func networkFS(dir string) (string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil || st.Flags&unix.MNT_LOCAL != 0 {
@@ -33,5 +33,5 @@ func networkFS(dir string) (string, error) {
 	return unix.ByteSliceToString(st.Fstypename[:]), nil
 }
 
-// limitSilence does nothing: probes alone find a connection whose other end is gone.
+// limitSilence does nothing. Only keep-alive probes detect a connection whose other end is gone.
 func limitSilence(string, string, syscall.RawConn) error { return nil }

@@ -16,9 +16,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// An exported run is a text file with one EDN map per line: the header, the
-// records in order, and the values that they name, parts before what they belong
-// to. A part is written as #store/part "b3:..".
+// An exported run is a text file with one EDN map per line: the header, the records in order, and
+// the values that they refer to, with parts before the values that contain them. A part is written
+// as #store/part "b3:..".
 //
 //	{:ferment/export 1 :run "run_.." :records 12 :chain "b3:.."}
 //	{:chain "b3:.." :record {..}}
@@ -27,13 +27,13 @@ import (
 //	{:hash "b3:.." :concat ["b3:.."]} a vector made of vectors
 //	{:plugin ".." :description {..} :hash "b3:.."}
 //
-// The last ones describe the plugins of the host, for a replay where these are not
-// installed; the hash is that of the rest of the line. A file need not have them.
+// The last form describes a plugin of the host, for a replay where it is not installed; the hash
+// covers the other keys of the line. These lines are optional.
 const exportVersion = 1
 
 // Export writes a finished run with its values as lines of EDN and verifies them. The error is
-// run/not-found for an unknown run or one whose records were removed, and queue/invalid-transition
-// for a run that is not finished; a *Damage if a record or a value does not verify. After an error,
+// run/not-found for an unknown run or one whose records were removed, queue/invalid-transition for
+// a run that is not finished, and a *Damage if a record or a value does not verify. After an error,
 // to may hold a part of the run.
 func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	row, err := s.finished(ctx, run, "export")
@@ -77,8 +77,8 @@ func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	return out.Flush()
 }
 
-// ExportedPlugins returns the lines that describe plugins for an export file, sorted by plugin
-// name.
+// ExportedPlugins returns the lines of an export file that describe plugins, sorted by name. The
+// keys of descriptions are the names of the plugins.
 func ExportedPlugins(descriptions map[string]edn.Value) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(descriptions)) {
@@ -89,8 +89,8 @@ func ExportedPlugins(descriptions map[string]edn.Value) string {
 	return b.String()
 }
 
-// Exported returns the descriptions of plugins in an export file, by plugin name. The error is
-// import/invalid.
+// Exported returns the descriptions of plugins in an export file, by plugin name. The error for a
+// file that Export did not write is import/invalid.
 func Exported(from io.Reader) (map[string]edn.Value, error) {
 	lines, err := readLines(from)
 	if err != nil {
@@ -109,7 +109,7 @@ func Exported(from io.Reader) (map[string]edn.Value, error) {
 	return plugins, nil
 }
 
-// described compares the line of a plugin with its hash.
+// described verifies the hash of a line that describes a plugin.
 func described(v edn.Value) error {
 	if text, _ := v.Key("hash").AsString(); text != edn.Hash(v.Dissoc(edn.K("hash"))) {
 		return badFile("the description of plugin %s was changed", v.Key("plugin"))
@@ -120,7 +120,7 @@ func described(v edn.Value) error {
 type exporter struct {
 	s       *Store
 	ctx     context.Context
-	out     *bufio.Writer // keeps its first error for Flush
+	out     *bufio.Writer // its first error is returned by Flush
 	written map[int64]sum
 }
 
@@ -129,7 +129,7 @@ func (e *exporter) line(v edn.Value) {
 	_ = e.out.WriteByte('\n')
 }
 
-// named writes a value that a record names, after it was compared with its hash.
+// named verifies the value that a record refers to and writes it with its parts.
 func (e *exporter) named(hash string) error {
 	if _, err := e.s.Value(e.ctx, hash); err != nil {
 		return err
@@ -189,9 +189,9 @@ func (e *exporter) value(n int64) (sum, error) {
 
 // Import reads an export file, verifies the chain and the values of its run, and stores it as a
 // finished run. It returns the id of the run. The error is import/invalid for a file that Export
-// did not write; for a run that is stored already it wraps ErrRecorded.
+// did not write; for a run that is already stored it wraps ErrRecorded.
 func (s *Store) Import(ctx context.Context, from io.Reader) (run string, err error) {
-	lines, err := readLines(from) // before the writer is kept busy
+	lines, err := readLines(from) // read before the writer is occupied
 	if err != nil {
 		return "", err
 	}
@@ -214,8 +214,8 @@ type importer struct {
 	code  journal.Decoder
 }
 
-// badFile returns the error of a file that Export did not write or that was changed. It hides
-// the type of a cause, which is about the file and not about the journal.
+// badFile returns an import/invalid error for a file that Export did not write or that was changed.
+// The cause is only in the text, because its type would be about the journal and not the file.
 func badFile(format string, args ...any) error {
 	return contract.Errorf("import/invalid", "import: %s: expected a file that `ferment runs export` wrote",
 		fmt.Sprintf(format, args...)).
@@ -248,7 +248,7 @@ func readLines(from io.Reader) (out []edn.Value, err error) {
 	for in.Scan() {
 		v, err := edn.Read(in.Bytes(), storedLimits)
 		var syntax *edn.SyntaxError
-		if errors.As(err, &syntax) { // its line is always 1
+		if errors.As(err, &syntax) { // the line is always 1, so it is not shown
 			return nil, badFile("line %d, column %d: %s", len(out)+1, syntax.Pos.Column, syntax.Message)
 		}
 		if err != nil {
@@ -298,7 +298,7 @@ func (i *importer) record(v edn.Value) error {
 	return i.w.addRecord(i.ctx, &i.row, body)
 }
 
-// value stores a value and compares it with its hash.
+// value stores the value of a line and verifies its hash.
 func (i *importer) value(v edn.Value) error {
 	text, _ := v.Key("hash").AsString()
 	hash, err := parseSum(text)
@@ -346,7 +346,7 @@ func (i *importer) value(v edn.Value) error {
 	return err
 }
 
-// part returns the number of a value that an earlier line stored.
+// part returns the number of a value that an earlier line stored. It sets *err if there is none.
 func (i *importer) part(ref edn.Value, err *error) int64 {
 	text, _ := ref.AsString()
 	hash, bad := parseSum(text)

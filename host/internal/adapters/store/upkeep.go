@@ -22,23 +22,23 @@ func (s *Store) Since() time.Time {
 	return time.Time{}
 }
 
-// SetLimits changes the limits. They hold from the next run and the next Retain on.
+// SetLimits changes the limits. They apply from the next run and the next Retain on.
 func (s *Store) SetLimits(l Limits) {
 	s.limits.Store(&l)
 	s.checkSpace()
 }
 
-// checkSpace compares the free space with the minimum. The reserve is released
-// when less than its size is left, and taken back when there is room for both.
+// checkSpace compares the free space with the minimum. It releases the reserve when less than its
+// size is free, and allocates it again when there is enough space for both.
 func (s *Store) checkSpace() {
 	if s.reserve == nil {
-		return // the disk is that of a server
+		return // the space of a server is not checked
 	}
 	s.reserve.mu.Lock()
 	defer s.reserve.mu.Unlock()
-	free, err := s.reserve.free() // of now: a caller that waited for the lock may be behind another
+	free, err := s.reserve.free() // read under the lock, so that the latest caller has the latest number
 	if err != nil {
-		return // a write on such a disk fails and says why
+		return // the next write fails and reports the cause
 	}
 	least := s.limits.Load().MinFree
 	low := free < least
@@ -62,18 +62,18 @@ func (s *Store) checkSpace() {
 	}
 }
 
-// spacePeriod is the time between two looks at the free space without commits,
-// and the time without commits after which the writer is idle.
+// spacePeriod is the interval of the upkeep without commits, and the time without commits after
+// which the writer counts as idle.
 const spacePeriod = 5 * time.Second
 
-// What the writer has written at most when keepUp looks at log and space: to look after
-// each commit would wake another goroutine for each.
+// Amounts of written data after which keepUp is woken. Waking it after each commit would be too
+// costly.
 const (
 	lookBytes   = 256 << 10
 	lookBatches = 32
 )
 
-// noteBatch wakes keepUp if enough was written since it was woken last.
+// noteBatch wakes keepUp if enough was written since it was last woken.
 func (w *writer) noteBatch(b *batch) {
 	w.s.batches.Add(1)
 	w.unseenBytes += w.stored
@@ -87,8 +87,8 @@ func (w *writer) noteBatch(b *batch) {
 	}
 }
 
-// period is the time between two rounds of keepUp without commits: several renew the
-// lease before it lapses.
+// period returns the interval of keepUp without commits. With a shared database it is short enough
+// to renew the lease several times before it lapses.
 func (s *Store) period() time.Duration {
 	period := cmp.Or(s.opts.period, spacePeriod)
 	if s.shared != nil {
@@ -97,8 +97,8 @@ func (s *Store) period() time.Duration {
 	return period
 }
 
-// between makes the writer call do while no transaction is open, and waits for it until
-// the store ends or fails. It then returns nil, although do may not have been called.
+// between makes the writer call do while no transaction is open, and waits until do has returned.
+// If the store is closed or fails before that, it returns nil, and do may not have been called.
 func (s *Store) between(do func(ctx context.Context) error) error {
 	j := &job{do: do, done: make(chan struct{})}
 	if s.queue.post(j) != nil {
@@ -113,8 +113,7 @@ func (s *Store) between(do func(ctx context.Context) error) error {
 	return nil
 }
 
-// keepUp does the upkeep of the database and watches the free space, beside the
-// writer.
+// keepUp maintains the database and watches the free space, in a goroutine of its own.
 func (s *Store) keepUp() {
 	defer s.done.Done()
 	tick := time.NewTicker(s.period())
@@ -138,7 +137,7 @@ func (s *Store) keepUp() {
 		if ticked {
 			s.readmit()
 		}
-		// Without space the write-ahead log stays as it is.
+		// If space is low, the write-ahead log is not copied.
 		if err := s.db.upkeep(context.Background(), idle, s.between); err != nil && !isFull(err) {
 			s.fail(err)
 		}

@@ -15,10 +15,10 @@ import (
 
 // Sizes of the value store.
 const (
-	maxValue   = 64 << 20  // text of one value
-	maxRow     = 256 << 10 // body of a row; a larger one is a file
-	separate   = 256       // text of an element above which it is a value of its own
-	treeWidth  = 32        // children of a tree
+	maxValue   = 64 << 20  // bytes of the text of one value
+	maxRow     = 256 << 10 // bytes of the body in a row; a larger body is a file
+	separate   = 256       // bytes of text above which an element is a value of its own
+	treeWidth  = 32        // maximum number of children of a tree node
 	maxNesting = 2 * edn.MaxDepth
 )
 
@@ -38,7 +38,7 @@ func (s *sum) Scan(from any) error {
 // Value implements driver.Valuer.
 func (s sum) Value() (driver.Value, error) { return s[:], nil }
 
-// hash returns the form of records.
+// hash returns the text form that records use: "b3:" and hexadecimal digits.
 func (s sum) hash() string { return "b3:" + hex.EncodeToString(s[:]) }
 
 func parseSum(hash string) (s sum, err error) {
@@ -52,7 +52,7 @@ func parseSum(hash string) (s sum, err error) {
 
 func hexSum(text string) string { return sum(blake3.Sum256([]byte(text))).hash() }
 
-// hashOf returns edn.Hash without its text form.
+// hashOf returns the hash of a value, as edn.Hash does in text form.
 func hashOf(v edn.Value) sum {
 	s, _ := parseSum(edn.Hash(v))
 	return s
@@ -63,8 +63,8 @@ type form int
 
 const (
 	formWhole form = iota // canonical bytes
-	formParts             // the same, with elements replaced by #store/part n
-	formTree              // numbers of vectors to concatenate, each as varint
+	formParts             // canonical bytes with elements replaced by #store/part n
+	formTree              // numbers of the vectors to concatenate, as varints
 )
 
 // partTag marks an element of a formParts body that is a value of its own. An
@@ -76,14 +76,14 @@ const partTag = "store/part"
 type content struct {
 	n     int64
 	hash  sum
-	owner int64 // the run that stored it first
+	owner int64 // number of the run that stored it first
 	form  form
 	size  int // of the body
 	body  []byte
 }
 
-// layout returns the body of a value. It calls put for each part, which
-// returns the number of the part.
+// layout returns the encoding and the body of a value. It calls put to store each part; put returns
+// the number of the part.
 func layout(v edn.Value, put func(edn.Value) (int64, error)) (form, []byte, error) {
 	switch {
 	case v.IsVector() && v.Len() > treeWidth && longer(v, separate):
@@ -138,14 +138,15 @@ func layoutParts(v edn.Value, put func(edn.Value) (int64, error)) (body []byte, 
 
 func partOf(ref edn.Value) edn.Value { return edn.MustTagged(partTag, ref) }
 
-// partNumber returns the number of the value that stands for an element.
+// partNumber returns the number of the value that an element refers to; false if e is not such a
+// reference.
 func partNumber(e edn.Value) (int64, bool) {
 	tag, ref, ok := e.AsTagged()
 	n, _ := ref.AsInt()
 	return n, ok && tag == partTag
 }
 
-// separated reports whether an element becomes a value of its own.
+// separated reports whether an element is stored as a value of its own.
 func separated(e edn.Value) bool {
 	if tag, _, ok := e.AsTagged(); ok && tag == partTag {
 		return true
@@ -153,11 +154,11 @@ func separated(e edn.Value) bool {
 	return longer(e, separate)
 }
 
-// longer reports whether the canonical text of v has more than limit bytes,
-// escapes not counted. It stops at the limit.
+// longer reports whether the canonical text of v has more than limit bytes, not counting escapes.
+// It stops counting at the limit.
 func longer(v edn.Value, limit int) bool { return room(v, limit) < 0 }
 
-// room returns what remains of left after the text of v; below 0 it stops.
+// room returns left minus the size of the text of v. It stops counting below 0.
 func room(v edn.Value, left int) int {
 	switch v.Kind() {
 	case edn.KindString:
@@ -198,7 +199,7 @@ func room(v edn.Value, left int) int {
 	return left - 8
 }
 
-// errDamaged is a body that the store did not write.
+// errDamaged is the error for a body that the store did not write.
 var errDamaged = errors.New("the stored value is damaged")
 
 var storedLimits = edn.WithLimits(edn.Limits{
@@ -208,13 +209,14 @@ var storedLimits = edn.WithLimits(edn.Limits{
 	String: maxValue,
 })
 
-// assembler puts values together from their parts.
+// assembler builds values from their parts.
 type assembler struct {
 	fetch func(n int64) (content, error)
-	left  int // bytes of bodies that may still be read
+	left  int // number of bytes of bodies that may still be read
 }
 
-// assemble returns the value of a body and compares it with the hash.
+// assemble builds the value of a body and verifies its hash. The error wraps errDamaged if it does
+// not match.
 func assemble(c content, fetch func(n int64) (content, error)) (v edn.Value, err error) {
 	a := assembler{fetch: fetch, left: 2 * maxValue}
 	if v, err = a.value(c, maxNesting); err != nil {
@@ -276,8 +278,8 @@ func (a *assembler) tree(c content, depth int) (edn.Value, error) {
 	return edn.Vector(elems...), nil
 }
 
-// part reads a part of c. Parts are stored before what they belong to, so a
-// part with a higher number is damage, and there is no cycle.
+// part builds a part of c. Parts are stored before the values that contain them, so a part with a
+// higher number is damage, and cycles are impossible.
 func (a *assembler) part(c content, n int64, depth int) (edn.Value, error) {
 	if n <= 0 || n >= c.n {
 		return edn.Nil(), fmt.Errorf("%w: part %d is not older than value %d", errDamaged, n, c.n)

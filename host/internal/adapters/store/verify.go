@@ -14,9 +14,9 @@ import (
 
 // Damage is the error for a record or a value that is missing or differs from what was written.
 type Damage struct {
-	Run  string // empty: a value that was read by its hash
-	Seq  int    // record; 0: the run itself
-	Hash string // of the damaged value, if it is one
+	Run  string // empty for a value that was read by its hash, and for the database
+	Seq  int    // number of the record; 0: not a record
+	Hash string // of the damaged value; empty if it is not a value
 	What string
 	// Lost says that the database is not the one that was left: what it lacks is not known.
 	Lost bool
@@ -37,7 +37,7 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("store: verify %s: %s", cmp.Or(strings.Join(at, ", "), "database"), d.What)
 }
 
-// Unwrap gives a *Damage the error type journal/damaged.
+// Unwrap returns an error of type journal/damaged.
 func (d *Damage) Unwrap() error { return contract.Errorf("journal/damaged", "%s", d.Error()) }
 
 // verifyUnfinished verifies the chains of the open runs of this host, and those of
@@ -59,7 +59,7 @@ func (s *Store) verifyUnfinished(ctx context.Context) error {
 	return nil
 }
 
-// unnamed returns damage for each run that has records and no summary.
+// unnamed returns a *Damage for each run that has records but no summary.
 func (s *Store) unnamed(ctx context.Context) (out []*Damage, err error) {
 	var numbers []int64
 	var n int64
@@ -83,12 +83,12 @@ func (s *Store) unnamed(ctx context.Context) (out []*Damage, err error) {
 }
 
 // Verify compares every record of a run with its chain value, the summary with the records, and
-// every value with its hash. The error is a *Damage at the first difference. The records of a
+// every value with its hash. The error is a *Damage for the first difference. The records of a
 // removed run and the values of a purged run are not verified.
 func (s *Store) Verify(ctx context.Context, run string) error {
 	err := s.verifyOnce(ctx, run)
 	var d *Damage
-	if errors.As(err, &d) { // its records may have been removed while they were read
+	if errors.As(err, &d) { // the records may have been removed during the check
 		return s.verifyOnce(ctx, run)
 	}
 	return err
@@ -102,17 +102,16 @@ func (s *Store) verifyOnce(ctx context.Context, run string) error {
 	return s.verify(ctx, row)
 }
 
-// VerifyAll verifies every run and session and the stream of the host, and returns all
-// damage.
+// VerifyAll verifies every run and session and the host stream, and returns all damage.
 func (s *Store) VerifyAll(ctx context.Context) ([]*Damage, error) {
 	var out []*Damage
 	_, err := s.VerifyEach(ctx, func(d *Damage) { out = append(out, d) }, nil)
 	return out, err
 }
 
-// VerifyEach verifies as VerifyAll does, and calls found for each damage. It may run while
-// the store is in use. After each run it calls pause, if that is not nil, with the time
-// that the run took; an error of pause ends it. It returns the number of verified runs.
+// VerifyEach verifies as VerifyAll does, and calls found for each damage. It may run while the
+// store is in use. After each run it calls pause, if not nil, with the time that the check of the
+// run took; an error of pause stops it. It returns the number of verified runs.
 func (s *Store) VerifyEach(
 	ctx context.Context, found func(*Damage), pause func(took time.Duration) error,
 ) (runs int, err error) {
@@ -192,8 +191,8 @@ func (s *Store) verify(ctx context.Context, row runRow) error {
 	return differs(row, summary)
 }
 
-// differs returns a *Damage unless a row is the summary of the records. Session and
-// tenant have tables of their own, in which older runs are missing.
+// differs returns a *Damage unless row is the summary of the records. Session and tenant are not
+// compared, because their tables do not have older runs.
 func differs(row, summary runRow) error {
 	summary.bytes, summary.session, summary.tenant = row.bytes, row.session, row.tenant
 	if summary == row {
@@ -208,14 +207,15 @@ func differs(row, summary runRow) error {
 	return &Damage{Run: row.ID, What: "its summary differs from its records"}
 }
 
-// summaryOf returns the summary of a run without records, with what only its row
-// says.
+// summaryOf returns the initial summary of a run, with the fields of its row that do not come from
+// records.
 func summaryOf(row runRow) runRow {
 	return runRow{n: row.n, bytes: row.bytes,
 		Run: Run{State: stateOpen, Imported: row.Imported, Pinned: row.Pinned, Purged: row.Purged}}
 }
 
-// decodeAs decodes the record of a run with a number. An empty run is any.
+// decodeAs decodes a record and checks its run and sequence number. An empty run is not checked.
+// The error is a *Damage.
 func decodeAs(decode func([]byte) (journal.Record, error), run string, seq int, body []byte) (journal.Record, error) {
 	rec, err := decode(body)
 	switch {
@@ -250,19 +250,19 @@ func (s *Store) verifyValues(ctx context.Context, row runRow, rec journal.Record
 	return err
 }
 
-// verifyChain compares the records of a run with their chain values and its last
-// one with the row. each may be nil.
+// verifyChain verifies the chain of a run and compares the last record with the row. each, if not
+// nil, is called with every verified record.
 func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, chain sum, body []byte) error) error {
-	most := row.Records + 1 // one more would be damage
+	most := row.Records + 1 // one more record would be damage
 	if !row.Ended() {
-		most-- // the run may have grown since its row was read
+		most-- // the run may have grown since the row was read
 	}
 	last, chain, err := s.chain(ctx, row.n, most, each)
 	var d *Damage
 	switch {
 	case errors.As(err, &d):
 		d.Run = row.ID
-		if d.Seq == 0 { // of the database
+		if d.Seq == 0 { // the damage is in the database
 			d.Seq = last + 1
 		}
 		return err
@@ -272,8 +272,7 @@ func (s *Store) verifyChain(ctx context.Context, row runRow, each func(seq int, 
 	return endsAs(row, last, chain)
 }
 
-// endsAs returns a *Damage unless the row says that the run ends with its last
-// record.
+// endsAs returns a *Damage unless the row has the number and the chain value of the last record.
 func endsAs(row runRow, last int, chain sum) error {
 	switch {
 	case last != row.Records:
@@ -285,10 +284,9 @@ func endsAs(row runRow, last int, chain sum) error {
 	return nil
 }
 
-// chain yields up to most records of the run with number n, each after it was
-// compared with its chain value. It returns number and chain value of the last
-// one; the error is a *Damage at the first difference, one of each or one of the
-// database.
+// chain calls each with up to most records of the run with number n, after it has verified their
+// chain values. It returns the number and the chain value of the last verified record. The error is
+// a *Damage for the first difference, or that of each or of the database.
 func (s *Store) chain(
 	ctx context.Context, n int64, most int, each func(seq int, chain sum, body []byte) error,
 ) (last int, chain sum, err error) {

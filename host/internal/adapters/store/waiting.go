@@ -6,27 +6,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Records of the host itself on a full disk (JRN-006). Any caller causes some: an operator
-// who lists runs, a request without rights. They must neither end the store nor take the
-// space that running runs need to finish, so they wait in memory until there is space.
+// Host records on a full disk (JRN-006). Any caller can cause such records, for example an operator
+// who lists runs, or a rejected request. They must neither make the store fail nor use the space
+// that running runs need to finish, so they wait in memory until there is space.
 
-// maxWaiting bounds the records of the host that wait for space.
+// maxWaiting is the maximum number of host records that wait for space.
 const maxWaiting = 1024
 
-// waiting holds the records of the host that wait for space, the oldest first. The lock
-// is that of the queue.
+// waiting holds the host records that wait for space, the oldest first. It is guarded by the lock
+// of the queue.
 type waiting struct {
-	short   bool // the disk is full: records of the host are kept here, not in the queue
+	short   bool // the disk is full: host records are added here, not to the batch
 	records []hostItem
-	trying  int // records that are queued again and not written yet
-	lost    int // records that were too many
+	trying  int // number of records that were queued again but are not written yet
+	lost    int // number of records that were dropped
 }
 
-// shortage is what the caller of a record of the host learns of a full disk.
-type shortage struct{ err *contract.Error } // nil: it did not keep the record from being written
+// shortage holds the error that the caller of a host record gets if the disk is full.
+type shortage struct{ err *contract.Error } // nil: the record was not delayed
 
-// admit tells the callers of records what becomes of these, and returns those that are to
-// wait. Records that have waited before are among the maxWaiting already.
+// admit sets the errors for the callers of items, and returns the items that should wait; the
+// others are dropped. Items that have waited before are always admitted.
 func (w *waiting) admit(items []hostItem) (kept []hostItem) {
 	for _, it := range items {
 		switch {
@@ -60,25 +60,24 @@ func (s *Store) Short() bool {
 	return s.queue.waiting.short
 }
 
-// setAside makes the records of the host in a batch wait: the disk was full when they were
-// written.
+// setAside moves the host records of a batch to the waiting ones, after the disk was full when the
+// batch was written.
 func (q *queue) setAside(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.waiting.records = append(q.waiting.admit(b.host), q.waiting.records...) // those are later ones
+	q.waiting.records = append(q.waiting.admit(b.host), q.waiting.records...) // the records that already wait are newer
 	b.host = nil
 	q.holdHost()
 }
 
-// setShort makes the records of the host wait.
+// setShort makes host records wait from now on.
 func (q *queue) setShort() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.holdHost()
 }
 
-// holdHost makes the records of the host that are queued and all later ones wait. The
-// caller holds the lock.
+// holdHost makes the queued host records and all later ones wait. The caller holds the lock.
 func (q *queue) holdHost() {
 	q.waiting.short = true
 	if q.next == nil || len(q.next.host) == 0 {
@@ -89,7 +88,7 @@ func (q *queue) holdHost() {
 	q.notify() // their callers wait for the batch
 }
 
-// readmit queues the records that wait, before later ones.
+// readmit moves the waiting records back into the batch, before newer ones.
 func (q *queue) readmit() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +100,7 @@ func (q *queue) readmit() {
 	q.notify()
 }
 
-// written notes that the records of the host in a batch are on disk.
+// written updates the counts after the host records of a batch were written.
 func (q *queue) written(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,9 +111,9 @@ func (q *queue) written(b *batch) {
 	}
 }
 
-// readmit tries again to write the records of the host that wait, unless only the rest of
-// the reserve is left. It is called from time to time, not after each commit, because the
-// next attempt may fail as well.
+// readmit tries to write the waiting host records again, unless free space is low and the reserve
+// is released. It is called periodically, not after each commit, because the attempt may fail
+// again.
 func (s *Store) readmit() {
 	if s.reserve == nil || !s.Full() || s.reserve.holds() {
 		s.queue.readmit()
@@ -127,8 +126,8 @@ func (r *reserve) holds() bool {
 	return r.held
 }
 
-// writeRecords commits a batch. Without space for it, the records of the host wait and the
-// others are tried again: without space for them the store ends.
+// writeRecords commits a batch. If the disk is full, it sets the host records aside and commits the
+// others again. If that fails too, the error makes the store fail.
 func (w *writer) writeRecords(ctx context.Context, b *batch) error {
 	write := func(ctx context.Context) error { return w.records(ctx, b) }
 	err := w.transaction(ctx, write)
@@ -143,18 +142,18 @@ func (w *writer) writeRecords(ctx context.Context, b *batch) error {
 	return w.transaction(ctx, write)
 }
 
-// noRoom returns the error of a change for which the disk has no space.
+// noRoom returns a journal/full error for a change of the database.
 func (s *Store) noRoom(err error) *contract.Error {
 	return contract.Errorf("journal/full", "journal: change %s: %w", s.db.name(), err).
 		WithHint("free space on the file system of the journal")
 }
 
-// errWaits is the error of a record of the host that waits for space.
+// errWaits returns the error for a host record that waits for space.
 func errWaits() *contract.Error {
 	return contract.Errorf("journal/full", "journal: the disk is full: the record waits in memory for space")
 }
 
-// errDropped is the error of a record of the host that cannot wait for space.
+// errDropped returns the error for a host record that was dropped.
 func errDropped() *contract.Error {
 	return contract.Errorf("journal/full",
 		"journal: the disk is full: the record is dropped, because %d others wait for space", maxWaiting).

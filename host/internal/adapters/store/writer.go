@@ -15,34 +15,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Limits of a run.
+// Limits of a record and of a run.
 const (
-	maxRecord  = 4 << 20 // details of errors and warnings are in the record itself
+	maxRecord  = 4 << 20 // bytes of a record; the details of errors and warnings are part of it
 	maxRecords = 100_000
 )
 
-// writer owns the writing connection.
+// writer owns the writing connection. Its methods run in the goroutine of its loop.
 type writer struct {
 	s       *Store
 	sql     *statements
 	lastRun int64
-	lastN   int64            // of content
-	known   map[sum]location // values that are stored for certain
-	stored  int              // bytes that the current transaction added
-	touched []*liveRun       // runs of the current batch
-	term    int64            // of what this host has reserved
-	host    hostEnd          // of its stream
-	commits int64            // transactions so far, for tests
-	// Batches since keepUp was woken, and their bytes.
+	lastN   int64            // number of the last stored value
+	known   map[sum]location // cache of the locations of values that are stored
+	stored  int              // bytes added by the current transaction
+	touched []*liveRun       // runs changed by the current transaction
+	term    int64            // term of the reservations of this host
+	host    hostEnd          // end of the host stream
+	commits int64            // number of transactions, for tests
+	// Batches since keepUp was last woken, and their bytes.
 	unseenBatches, unseenBytes int
 
-	ahead *ahead // what was executed of the next batch; nil: nothing
+	ahead *ahead // the part of the next batch that was executed early; nil: none
 }
 
-// location is where a value is.
+// location is the number of a stored value and of the run that stored it first.
 type location struct{ n, owner int64 }
 
-// maxKnown bounds the memory of known.
+// maxKnown is the maximum number of values in known.
 const maxKnown = 1 << 16
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
@@ -53,7 +53,7 @@ func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	return w, w.sql.one(ctx, "last_content", nil, []any{&w.lastN})
 }
 
-// loop commits what is queued until the store stops, then what is left.
+// loop commits batches until the store is closed, then the remaining work.
 func (w *writer) loop() {
 	defer w.s.done.Done()
 	for {
@@ -80,8 +80,8 @@ func (w *writer) loop() {
 	}
 }
 
-// batch commits a batch and wakes its waiters. Its jobs follow, each in a
-// transaction of its own.
+// batch commits a batch and wakes its waiters. Then it executes its jobs, each in its own
+// transaction.
 func (w *writer) batch(b *batch) {
 	ctx := context.Background()
 	if !b.idle() {
@@ -107,7 +107,8 @@ func (w *writer) batch(b *batch) {
 	w.noteBatch(b)
 }
 
-// settle shows the records of a batch to their readers, or ends the store.
+// settle publishes the records of a committed batch to readers. If err is not nil, it makes the
+// store fail.
 func (w *writer) settle(b *batch, err error) {
 	if err != nil {
 		w.s.fail(err)
@@ -128,9 +129,9 @@ func (w *writer) settle(b *batch, err error) {
 	}
 }
 
-// observe shows the records of a batch to the observer, before the callers that
-// wait for them go on, so that an answer is counted when it is given. The records of a run
-// after one that could not be written are not in it.
+// observe calls the observer with the records of a batch before the waiting callers are woken, so
+// that an answer is counted when it is returned. Records of a run from the first one that could not
+// be written on are omitted.
 func (w *writer) observe(b *batch) {
 	if w.s.opts.Observer == nil {
 		return
@@ -141,7 +142,7 @@ func (w *writer) observe(b *batch) {
 			continue
 		}
 		w.s.opts.Observer.Observe(it.rec, func() []journal.Record {
-			records, _ := w.s.memory.Records(id) // a live run has them
+			records, _ := w.s.memory.Records(id) // a live run is in memory
 			return records
 		})
 	}
@@ -150,8 +151,8 @@ func (w *writer) observe(b *batch) {
 	}
 }
 
-// transaction runs do in a transaction. An error of type *contract.Error rolls
-// it back; any other error ends the store.
+// transaction runs do in a transaction, and repeats it as the database requires. After a
+// *contract.Error it is rolled back; the caller must make the store fail on any other error.
 func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) error) error {
 	if w.ahead == nil {
 		w.touched = w.touched[:0]
@@ -165,8 +166,7 @@ func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) e
 	}
 }
 
-// attempt executes a transaction once. What an earlier attempt has changed in memory
-// stays only if that was committed.
+// attempt executes a transaction once. If it is not committed, its changes in memory are undone.
 func (w *writer) attempt(ctx context.Context, do func(ctx context.Context) error) error {
 	if w.ahead == nil {
 		if done, err := w.begin(ctx); err != nil || done {
@@ -189,7 +189,8 @@ func (w *writer) attempt(ctx context.Context, do func(ctx context.Context) error
 	return nil
 }
 
-// begin begins a transaction. done: it was committed already.
+// begin begins a transaction. done reports that the previous transaction was committed and must not
+// be executed again; no transaction is open then.
 func (w *writer) begin(ctx context.Context) (done bool, err error) {
 	if err := w.s.opts.Faults.at("begin"); err != nil {
 		return false, err
@@ -204,7 +205,7 @@ func (w *writer) begin(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// undo takes back what the current transaction has changed in memory.
+// undo reverts the changes that the current transaction made in memory.
 func (w *writer) undo() {
 	for _, r := range w.touched {
 		r.undo()
@@ -218,15 +219,14 @@ func (w *writer) rollback(ctx context.Context) {
 	w.host.known = false
 }
 
-// records writes the records of a batch, the rows of their runs and the counters
-// of budgets.
+// records writes the records of a batch, the rows of their runs, and the counters of budgets.
 func (w *writer) records(ctx context.Context, b *batch) error {
 	part := w.ahead
 	if part == nil {
 		part = newAhead()
 	}
 	for _, c := range b.changes {
-		if c.Term != w.term { // the host has lost what it had reserved
+		if c.Term != w.term { // the reservations of that term were dropped
 			c.Reserved, c.Released = policy.Amounts{}, policy.Amounts{}
 		}
 		part.reserved.add([]budget.Window{c.Window}, budget.Counter{Reserved: c.Reserved, Released: c.Released})
@@ -257,8 +257,8 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 	return w.saveReserved(ctx, part.reserved, b.asks)
 }
 
-// items writes those records of a batch that part does not have yet. A record that
-// cannot be written ends its run, not the batch.
+// items writes the records of a batch that part does not include yet. A record that cannot be
+// written breaks its run, not the batch.
 func (w *writer) items(ctx context.Context, items []item, part *ahead) error {
 	for _, it := range items[part.items:] {
 		part.items++
@@ -294,7 +294,7 @@ func (w *writer) items(ctx context.Context, items []item, part *ahead) error {
 	return nil
 }
 
-// record appends one record to its run and stores the values that it names.
+// record appends one record to its run and stores the values that it refers to.
 func (w *writer) record(ctx context.Context, it item) error {
 	r, rec, body := it.run, it.rec, it.body
 	if r.row.n == 0 {
@@ -323,7 +323,7 @@ func (w *writer) record(ctx context.Context, it item) error {
 	return w.addRecord(ctx, &r.row, body)
 }
 
-// reopen checks that a run which is reopened was not purged or removed meanwhile.
+// reopen checks that a run that is being reopened was not purged or removed in the meantime.
 func (w *writer) reopen(ctx context.Context, r *liveRun, rec journal.Record) error {
 	if resumed, ok := rec.Body.(*journal.RunResumed); !ok || !resumed.Reopens() || !r.row.Ended() {
 		return nil
@@ -335,7 +335,7 @@ func (w *writer) reopen(ctx context.Context, r *liveRun, rec journal.Record) err
 	case err != nil:
 		return err
 	}
-	row.State = r.row.State // the end may not be in the database yet
+	row.State = r.row.State // the last record of the run may not be in the database yet
 	return row.reopenable()
 }
 
@@ -353,7 +353,8 @@ func chained(previous sum, body []byte) sum {
 // ErrRecorded is wrapped by the error for a new run whose id is already in the database.
 var ErrRecorded = errors.New("the run was already recorded")
 
-// newRun gives a run its number. first is its first record.
+// newRun assigns a number to a run whose first record is first. The error wraps ErrRecorded if its
+// id is already stored.
 func (w *writer) newRun(ctx context.Context, r *liveRun, first journal.Record) error {
 	switch _, err := readRun(ctx, w.sql, r.id); {
 	case err == nil:
@@ -371,8 +372,8 @@ func (w *writer) newRun(ctx context.Context, r *liveRun, first journal.Record) e
 	return nil
 }
 
-// checkAccepted rejects a run whose summary cannot be stored, or whose idempotency key
-// is that of another run.
+// checkAccepted rejects a run whose summary cannot be stored, or whose idempotency key belongs to
+// another run.
 func (w *writer) checkAccepted(ctx context.Context, id string, accepted *journal.RunAccepted) error {
 	if err := w.s.db.admit([]any{id, accepted.Intent, accepted.Principal, accepted.Tenant}); err != nil || accepted.Key == "" {
 		return err
@@ -387,7 +388,7 @@ func (w *writer) checkAccepted(ctx context.Context, id string, accepted *journal
 	return nil
 }
 
-// saveRun writes the row of a run, which has the state was in the database.
+// saveRun writes the row of a run. was is its state in the database; empty: the row does not exist.
 func (w *writer) saveRun(ctx context.Context, row *runRow, was string) error {
 	var err error
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of what the flags put into a request.
+// Limits of the request parts in flags.
 const (
 	maxDeadline = 24 * time.Hour
 	maxPriority = 9
@@ -102,11 +102,10 @@ func (c *command) runCommand() *cobra.Command {
 // intentName matches an intent on the command line.
 var intentName = regexp.MustCompile(`^:?[A-Za-z][\w.*+!?-]*/[\w.*+!?-]+$`)
 
-// cancelLimit is the time for asking a daemon to cancel a run before the program ends.
+// cancelLimit is the time limit for asking a daemon to cancel a run before the program ends.
 const cancelLimit = 5 * time.Second
 
-// host starts the plugins of the configuration that reach selects, all if it
-// is nil.
+// host starts the plugins of the configuration that reach selects; all if it is nil.
 func (c *command) host(
 	ctx context.Context, w *watcher, admit func(*setup.Loaded) error, reach func(*setup.Loaded) map[string]bool,
 ) (*daemon.Host, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// isPlan reports whether a value has the shape of a plan; any other value is
-// rejected without findings about its nodes.
+// isPlan reports whether a value has the form of a plan. Other values are rejected without findings
+// about their nodes.
 func isPlan(v edn.Value) bool {
 	nodes := v.Key("nodes")
 	if !v.IsMap() || !nodes.IsVector() && !nodes.IsList() {
@@ -25,7 +25,7 @@ func isPlan(v edn.Value) bool {
 	return true
 }
 
-// actRequest builds the request of act from its arguments.
+// actRequest returns the request for the arguments of act.
 func (c *command) actRequest(args []string, f *callFlags) (edn.Value, error) {
 	if name := args[0]; name == "-" || !intentName.MatchString(name) || c.isFile(name) {
 		if len(args) > 1 && name != "-" && !c.isFile(name) {
@@ -91,7 +91,7 @@ func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
 	return v.AssocKey("input", input), nil
 }
 
-// cliTrace is the trace id of the requests that the program builds.
+// cliTrace is the trace id of requests that this program creates.
 const cliTrace = "cli"
 
 // envelope returns the request for an intent.

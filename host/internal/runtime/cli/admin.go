@@ -50,8 +50,7 @@ func (c *command) reloadCommand() *cobra.Command {
 	return cmd
 }
 
-// notReloaded prints the diagnostics of a rejected configuration, as validate
-// does.
+// notReloaded prints the diagnostics of a rejected configuration in the form of validate.
 func (c *command) notReloaded(err error) error {
 	e := contract.AsError(err)
 	text, ok := e.Details.Key("text").AsString()
@@ -72,7 +71,7 @@ func (c *command) reloaded(result edn.Value) error {
 	return err
 }
 
-// reloadText formats the result of a reload for people.
+// reloadText returns the result of a reload as text for people.
 func reloadText(result edn.Value) string {
 	var b strings.Builder
 	for change := range result.Key("changes").Elems() {
@@ -172,7 +171,7 @@ func (c *command) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-// eventLine formats an event for people.
+// eventLine returns an event as text for people.
 func eventLine(e edn.Value) string {
 	if !e.HasKey("details") {
 		return auditLine(e) + "\n"
@@ -241,10 +240,10 @@ func plains(list edn.Value) []string {
 	return out
 }
 
-// since formats the time since an instant in at most two units.
+// since returns the time since an instant with at most two units.
 func since(v edn.Value) string { return age(v, time.Now()) }
 
-// age formats the time from an instant to now in at most two units.
+// age returns the time from an instant to now with at most two units.
 func age(v edn.Value, now time.Time) string {
 	at, ok := v.AsInst()
 	if !ok {
@@ -293,8 +292,8 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			"in flight", "restarts", "quality", "problem"}, blankNil(rows))
 }
 
-// qualityOf summarizes the quality of a plugin: the states other than ok, else
-// ok, and empty if no answer was judged.
+// qualityOf returns the quality of a plugin: the states other than ok, otherwise ok; empty if no
+// answer was judged.
 func qualityOf(standings edn.Value) string {
 	var states []string
 	judged := false
@@ -314,8 +313,7 @@ func qualityOf(standings edn.Value) string {
 	return "-"
 }
 
-// qualityLines formats the figures of a plugin, one line per capability and
-// intent.
+// qualityLines returns the quality values of a plugin, one line per capability and intent.
 func qualityLines(standings edn.Value) string {
 	var b strings.Builder
 	for s := range standings.Elems() {
@@ -347,7 +345,7 @@ func qualityLines(standings edn.Value) string {
 	return b.String()
 }
 
-// until formats the time until an instant.
+// until returns the time until an instant as text.
 func until(v edn.Value) string {
 	at, ok := v.AsInst()
 	if !ok {
@@ -367,7 +365,7 @@ func blankNil(rows [][]string) [][]string {
 	return rows
 }
 
-// ordered creates a command for an admin action on one plugin.
+// ordered returns a command for an admin action on one plugin.
 func (c *command) ordered(use, action, short, begun string) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " NAME", Short: short,

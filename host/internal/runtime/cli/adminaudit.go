@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// auditPage is the number of rows that one request returns, auditWait the time that one
+// auditPage is the maximum number of rows in a response, auditWait the time for which a request
 // waits for a row.
 const (
 	auditPage = 1000
@@ -90,7 +90,8 @@ func (c *command) printTrail(ctx context.Context, action edn.Value, after string
 	}
 }
 
-// auditLine formats a row for people: number, time, who, what, the outcome, and the rest.
+// auditLine returns a row as text for people: number, time, caller, operation, outcome, and the
+// rest.
 func auditLine(row edn.Value) string {
 	at, _ := row.Key("at").AsInst()
 	who, what, outcome := plain(row.Key("principal")), plain(row.Key("kind")), "ok"

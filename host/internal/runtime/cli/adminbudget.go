@@ -80,7 +80,7 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 	return cmd
 }
 
-// adjustment builds the action from the flags.
+// adjustment returns the action for the flags.
 func adjustment(user, tenant, grant, charge string) (edn.Value, error) {
 	if (tenant == "") == (user == "") {
 		return edn.Nil(), usagef("adjust needs one of --user NAME and --tenant")
@@ -112,7 +112,7 @@ func adjustment(user, tenant, grant, charge string) (edn.Value, error) {
 	return action, nil
 }
 
-// budgets prints the budgets in v as a table; programs get data.
+// budgets prints the budgets in v as a table, or data for programs.
 func (c *command) budgets(v, data edn.Value) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, data)

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// answer prints a response envelope (CLI-008), except what was already printed
-// during the run; told may be nil.
+// answer prints a response envelope (CLI-008) without what was already printed during the run. told
+// may be nil.
 func (c *command) answer(response edn.Value, failure *contract.Error, p performance, told *teller) error {
 	f := p.flags
 	if err := told.endLine(); err != nil {
@@ -72,8 +72,8 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 	return err
 }
 
-// onCommandLine returns the error with a hint that names the flag for the deadline of a
-// run; a node of a plan has none.
+// onCommandLine returns the error of a queue with a hint that names the flag --deadline instead of
+// the key of the request; other errors are unchanged.
 func onCommandLine(e *contract.Error) *contract.Error {
 	if !strings.HasPrefix(e.Type, "queue/") {
 		return e
@@ -81,9 +81,9 @@ func onCommandLine(e *contract.Error) *contract.Error {
 	return e.WithHint(strings.ReplaceAll(e.Hint, ":deadline-ms", "--deadline"))
 }
 
-// exitCode returns the exit code of a failed request. A plan that fails after
-// its run has started is a negative result, not a usage error, whatever its
-// nodes received; an invalid input of an act is a usage error (CLI-002).
+// exitCode returns the exit code for a failed request. A plan that fails after its run was started
+// is a negative result, even if a node got an invalid input; an invalid input of an act is a usage
+// error (CLI-002).
 func (p performance) exitCode(response edn.Value, failure *contract.Error) int {
 	code := exit.Code(failure)
 	if code == exit.Usage && p.file != "" && response.HasKey("run/id") {

@@ -59,7 +59,7 @@ func (c *command) absolute(path string) string {
 	return filepath.Join(c.env.Dir, path)
 }
 
-// journalText says what a backup has of the journal.
+// journalText describes what a backup contains of the journal.
 func journalText(v edn.Value) string {
 	text := diag.Counted(number(v.Key("runs")), "run")
 	if open := number(v.Key("open")); open > 0 {
@@ -68,7 +68,7 @@ func journalText(v edn.Value) string {
 	return text
 }
 
-// noteText says what an operator has to do besides.
+// noteText describes what an operator has to do in addition.
 func noteText(v edn.Value) string {
 	database := v.Key("database")
 	if note, ok := database.Key("note").AsString(); ok && note != "" {
@@ -77,7 +77,7 @@ func noteText(v edn.Value) string {
 	return ""
 }
 
-// byteSize formats a number of bytes.
+// byteSize returns a number of bytes as text.
 func byteSize(v edn.Value) string {
 	n, _ := v.AsInt()
 	switch {
@@ -192,7 +192,7 @@ func (c *command) restoreCommand() *cobra.Command {
 	return cmd
 }
 
-// restoreText says what a restore will do.
+// restoreText describes what a restore will do.
 func restoreText(v edn.Value, how daemon.Restoration) string {
 	fate := "open runs come back suspended"
 	if how.Resume {
@@ -220,8 +220,8 @@ func restoredText(v edn.Value) string {
 	return text + noteText(v)
 }
 
-// onDatabase executes an action on the database, through the daemon or on the files if
-// none runs, and prints the result.
+// onDatabase executes an action on the database, in the daemon or, if none runs, on the files, and
+// prints the result.
 func (c *command) onDatabase(ctx context.Context, action edn.Value, text func(edn.Value) string) (err error) {
 	v, err := c.databaseAction(ctx, action)
 	if err != nil {

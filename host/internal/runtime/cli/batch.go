@@ -36,7 +36,7 @@ type batchFlags struct {
 	retryFailed bool
 }
 
-// maxConcurrency limits the number of runs of a batch at once.
+// maxConcurrency is the maximum number of concurrent runs of a batch.
 const maxConcurrency = 256
 
 func (c *command) batchCommand() *cobra.Command {
@@ -84,17 +84,17 @@ func (c *command) batchCommand() *cobra.Command {
 	return cmd
 }
 
-// batch is one batch command.
+// batch is one execution of the command batch.
 type batch struct {
 	*command
 	flags    *batchFlags
 	name     string
-	total    int       // number of lines, 0 if unknown
+	total    int       // number of lines; 0 if unknown
 	intent   string    // of all requests
 	plan     edn.Value // nil without --plan
-	isJSON   bool      // the plan is JSON
+	isJSON   bool      // the plan is in JSON
 	whole    edn.Value // key for the value of a line; nil: the line is a map
-	fixed    edn.Value // map of the keys that all lines share
+	fixed    edn.Value // map of the keys that all lines have
 	link     *daemonLink
 	results  io.Writer
 	progress batchProgress
@@ -125,7 +125,7 @@ func (c *command) newBatch(inputs string, f *batchFlags) (*batch, error) {
 	return b, b.measure(inputs)
 }
 
-// readBindings separates the key of the line from those that all lines share.
+// readBindings separates the key for a line from the keys that all lines have.
 func (b *batch) readBindings() error {
 	var pairs []string
 	for _, pair := range b.flags.bind {
@@ -163,8 +163,7 @@ func (b *batch) readPlan() error {
 	return nil
 }
 
-// measure counts the lines of a file, and names a batch without a name by their
-// hash.
+// measure counts the lines of a file. A batch without a name gets their hash as its name.
 func (b *batch) measure(inputs string) error {
 	info, err := os.Stat(b.path(inputs))
 	if inputs == "-" || err == nil && !info.Mode().IsRegular() && !info.IsDir() { // it can be read only once
@@ -203,9 +202,8 @@ func (b *batch) openInputs(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// eachLine calls do with the number and the text of each line that is not empty,
-// until do returns false. Of a line that exceeds the limit on a request it passes
-// only a part, which exceeds it too.
+// eachLine calls do with the number and the text of each line that is not empty, until do returns
+// false. If a line exceeds the limit of requests, it passes only a part, which exceeds it too.
 func eachLine(in io.Reader, do func(number int, text []byte) bool) error {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for number := 1; ; number++ {
@@ -269,9 +267,8 @@ func (b *batch) request(v edn.Value) (edn.Value, error) {
 	return b.flags.apply(envelope(b.intent, edn.MustMap(edn.K("plan"), b.plan, edn.K("bindings"), v))), nil
 }
 
-// key returns the idempotency key of a line. It depends on everything that
-// determines the run, apart from its deadline, and on the number of earlier runs
-// of the line that failed.
+// key returns the idempotency key of a line. It depends on everything that determines the run,
+// except for its deadline, and on the number of earlier failed runs of the line.
 func (b *batch) key(number int, request edn.Value, isJSON bool, failed int) string {
 	return "batch-" + edn.Hash(edn.Vector(edn.Text(b.name), edn.Int(int64(number)), edn.Text(b.env.Dir),
 		request.Dissoc(edn.K("deadline-ms")), edn.Bool(isJSON), edn.Int(int64(failed))))

@@ -15,15 +15,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// daemonLink reaches the daemon of a data directory across its restarts. It is safe
-// for concurrent use.
+// daemonLink connects to the daemon of a data directory, also after its restarts. It is safe for
+// concurrent use.
 type daemonLink struct {
 	socket, tokenFile string
 	wait              time.Duration
-	last              atomic.Int64 // time of the last answer, in Unix nanoseconds
+	last              atomic.Int64 // time of the last response, in Unix nanoseconds
 
 	mu    sync.Mutex
-	there *client.Client // nil: to be dialed
+	there *client.Client // nil: not connected
 }
 
 func newDaemonLink(there *client.Client, socket, dataDir string, wait time.Duration) *daemonLink {
@@ -45,7 +45,7 @@ func (d *daemonLink) dial(ctx context.Context) (*client.Client, error) {
 	return there, err
 }
 
-// drop forgets a client that failed.
+// drop removes a client that failed.
 func (d *daemonLink) drop(there *client.Client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,16 +54,16 @@ func (d *daemonLink) drop(there *client.Client) {
 	}
 }
 
-// Pauses between the attempts of a request grow from firstPause to longestPause.
+// The pause before another attempt of a request grows from firstPause to longestPause.
 const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// act sends a request with an idempotency key until it is answered. While the
-// daemon is down or refuses to start the run it retries; the error is that of the
-// last attempt once no request of the link was answered for the time wait. stored reports
-// whether the run is older than this call: an earlier attempt did not start it.
+// act sends a request with an idempotency key until there is a response. It retries while the
+// daemon does not run or refuses to start the run. If no request of the link gets a response for
+// the time wait, the error is that of the last attempt. stored reports whether an earlier command
+// has started the run.
 func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJSON bool) (response edn.Value, stored bool, err error) {
 	begun, started := time.Now(), false
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -101,9 +101,8 @@ func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJ
 	}
 }
 
-// attempt sends a request once. stored reports whether its run had begun before. begins
-// reports whether the attempt may have begun the run: it has, or the daemon ended before it
-// answered.
+// attempt sends a request once. stored reports whether its run had begun before. begins reports
+// whether the attempt may have begun the run: it did, or the daemon ended before its response.
 func (d *daemonLink) attempt(
 	ctx context.Context, request edn.Value, dir string, isJSON bool,
 ) (response edn.Value, stored, begins bool, err error) {
@@ -121,8 +120,8 @@ func (d *daemonLink) attempt(
 	return got.Body, got.Replayed, begins, err
 }
 
-// passing reports whether a failure is one of the daemon, not of the run: the same
-// request can be sent again soon, and then gets a run or its result.
+// passing reports whether a failure is one of the daemon, not of the run. The same request can then
+// be sent again soon, and gets a run or its result.
 func passing(response edn.Value, failure *contract.Error) bool {
 	switch {
 	case failure == nil:
@@ -138,7 +137,7 @@ func passing(response edn.Value, failure *contract.Error) bool {
 	return failure.Retryable && (status == 429 || status == 503)
 }
 
-// lasting returns the error of a daemon that cannot execute any line.
+// lasting returns the error of a daemon that cannot execute any line; nil if there is none.
 func lasting(response edn.Value, failure *contract.Error) error {
 	if failure == nil || failure.Type != "db/not-configured" || response.HasKey("run/id") {
 		return nil

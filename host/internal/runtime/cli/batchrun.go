@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// batchLine is a line of the inputs on its way to its result.
+// batchLine is a line of the inputs with its result.
 type batchLine struct {
 	number int
 	text   []byte
@@ -23,11 +23,11 @@ type batchLine struct {
 
 	response edn.Value
 	failure  *contract.Error // nil: accepted
-	stored   bool            // the response is that of an earlier command
+	stored   bool            // the response is that of a run of an earlier command
 }
 
-// execute runs the lines of in and writes their results in order. It holds a
-// bounded number of lines, so its memory does not grow with the inputs.
+// execute executes the lines of in and writes their results in order. It holds a limited number of
+// lines, so its memory does not grow with the inputs.
 func (b *batch) execute(ctx context.Context, inputs string, in io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var workers sync.WaitGroup
@@ -36,7 +36,7 @@ func (b *batch) execute(ctx context.Context, inputs string, in io.Reader) error 
 	window := make(chan *batchLine, 64+b.flags.concurrency) // in order, each until its result is written
 	work := make(chan *batchLine)
 	var unread error // set before window is closed
-	go func() {      // it may block on its input, and ends with the process
+	go func() {      // may block on its input, and ends with the process
 		defer close(window)
 		defer close(work)
 		unread = eachLine(in, func(number int, text []byte) bool {
@@ -76,7 +76,7 @@ func (b *batch) execute(ctx context.Context, inputs string, in io.Reader) error 
 	}
 }
 
-// put sends a line, and reports whether it was before the end of ctx.
+// put sends a line; false if ctx ended before.
 func put(ctx context.Context, to chan<- *batchLine, l *batchLine) bool {
 	select {
 	case to <- l:
@@ -86,8 +86,7 @@ func put(ctx context.Context, to chan<- *batchLine, l *batchLine) bool {
 	}
 }
 
-// receive returns the next line; ok is false after the last one and after the end of
-// ctx.
+// receive returns the next line; ok is false after the last line and after the end of ctx.
 func receive(ctx context.Context, from <-chan *batchLine) (l *batchLine, ok bool) {
 	select {
 	case l, ok = <-from:
@@ -97,8 +96,7 @@ func receive(ctx context.Context, from <-chan *batchLine) (l *batchLine, ok bool
 	}
 }
 
-// take waits for the result of the next line, and shows progress meanwhile. ok is
-// false after the last line.
+// take waits for the result of the next line and shows progress. ok is false after the last line.
 func (b *batch) take(ctx context.Context, window <-chan *batchLine) (l *batchLine, ok bool, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -120,8 +118,8 @@ func (b *batch) take(ctx context.Context, window <-chan *batchLine) (l *batchLin
 	}
 }
 
-// send has the daemon execute a line. The error ends the batch; that of the line is
-// its failure.
+// send executes a line in the daemon. An error ends the batch; the error of the line is its
+// failure.
 func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 	v, isJSON, err := b.parse(inputs, l.text)
 	var request edn.Value
@@ -132,7 +130,7 @@ func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 		l.failure = contract.AsError(err).WithWhere("line", edn.Int(int64(l.number)))
 		return nil
 	}
-	isJSON = isJSON && b.plan.IsNil() || b.isJSON // a plan in EDN is sent as EDN, whatever its bindings are
+	isJSON = isJSON && b.plan.IsNil() || b.isJSON // a plan in EDN is sent in EDN, whatever the format of its bindings
 	for failed := 0; ; failed++ {
 		key := edn.Text(b.key(l.number, request, isJSON, failed))
 		l.response, l.stored, err = b.link.act(ctx, request.AssocKey("idempotency/key", key), b.env.Dir, isJSON)
@@ -147,7 +145,7 @@ func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 	}
 }
 
-// failureOf returns the error of a response, nil if it has none.
+// failureOf returns the error in a response; nil if there is none.
 func failureOf(response edn.Value) *contract.Error {
 	e := response.Key("error")
 	if e.IsNil() {
@@ -156,13 +154,13 @@ func failureOf(response edn.Value) *contract.Error {
 	return contract.ErrorFromValue(e, contract.SourceHost)
 }
 
-// shownFailures is the number of failed lines that are reported on standard error.
+// shownFailures is the maximum number of failed lines that are reported on standard error.
 const shownFailures = 20
 
 // write writes the result of a line.
 func (b *batch) write(l *batchLine) error {
 	text, err := b.line(l)
-	if err != nil { // names that collide in JSON
+	if err != nil { // two names are equal in JSON
 		l.failure = contract.Errorf("value/json-collision", "the answer cannot be written as JSON: %w", err).
 			WithHint("print the results with --edn")
 		if text, err = b.line(l); err != nil {
@@ -205,12 +203,12 @@ func (b *batch) line(l *batchLine) (string, error) {
 	return string(text), err
 }
 
-// batchTally sums up the results that were written.
+// batchTally has the sums of the written results.
 type batchTally struct {
 	begun                           time.Time
 	lines, accepted, failed, stored int
 	storedFailed                    int
-	priced, unpriced                int     // runs whose cost is known and unknown
+	priced, unpriced                int     // runs with known and with unknown cost
 	cost, earlier                   big.Rat // of all runs, and of those of earlier commands, in USD
 }
 
@@ -282,16 +280,15 @@ func (b *batch) summary() error {
 	return nil
 }
 
-// batchProgress is the progress of a batch. Its method answered is safe for
-// concurrent use.
+// batchProgress is the progress of a batch. Its method answered is safe for concurrent use.
 type batchProgress struct {
 	on    bool
 	total int // 0: unknown
 	drawn bool
-	last  time.Time // of the last drawing
+	last  time.Time // time of the last drawing
 
 	mu           sync.Mutex
-	begun        time.Time // of the measurement of the rate
+	begun        time.Time // begin of the measurement of the rate
 	done, failed int
 	fresh        int // lines that were executed since begun
 }
@@ -300,8 +297,7 @@ func (p *batchProgress) start(on bool, total int) {
 	p.on, p.total, p.begun = on, total, time.Now()
 }
 
-// answered counts a line. The rate starts after the stored answers, which take no
-// time.
+// answered counts a line. The rate is measured after the stored responses, which need no time.
 func (p *batchProgress) answered(stored, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -344,8 +340,7 @@ func (p *batchProgress) text(now time.Time) string {
 	return out
 }
 
-// show draws the progress on a terminal, at most ten times per second unless now is
-// set.
+// show draws the progress on a terminal, at most ten times per second unless now is set.
 func (b *batch) show(now bool) {
 	p := &b.progress
 	if !p.on || !now && time.Since(p.last) < 100*time.Millisecond {

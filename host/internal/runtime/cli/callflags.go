@@ -13,7 +13,7 @@ import (
 type callFlags struct {
 	bind       []string
 	inputFile  string
-	isJSON     bool // parts of the request were JSON
+	isJSON     bool // parts of the request are in JSON
 	deadline   time.Duration
 	transcript bool
 	debugPlan  bool
@@ -53,7 +53,7 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 		"live progress on standard error: auto, none, text, json or edn")
 }
 
-// registerRequest adds the flags that apply writes into a request.
+// registerRequest adds the flags that apply uses.
 func (f *callFlags) registerRequest(cmd *cobra.Command) {
 	effectsFlag(cmd, &f.effects)
 	cmd.Flags().StringVar(&f.budget, "budget", "",
@@ -100,7 +100,7 @@ func (f *callFlags) registerRequest(cmd *cobra.Command) {
 	}
 }
 
-// apply adds the flags to a request envelope.
+// apply returns the request envelope with the flags added.
 func (f *callFlags) apply(request edn.Value) edn.Value {
 	if !request.IsMap() {
 		return request

@@ -19,7 +19,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// chatIntent is that of the models of a chat.
+// chatIntent is the intent of the models of a chat.
 const chatIntent = "model/chat"
 
 func (c *command) chatCommand() *cobra.Command {
@@ -76,7 +76,7 @@ func (c *command) chat(ctx context.Context, s chat.Settings, f *callFlags) error
 	return c.talk(ctx, chat.New(caller, s))
 }
 
-// reachedBy is the intent whose plugins a chat in this process needs.
+// reachedBy returns the intent whose plugins a chat in this process needs.
 func reachedBy(s chat.Settings) string {
 	if s.Agent != "" {
 		return "agent/run"
@@ -84,7 +84,7 @@ func reachedBy(s chat.Settings) string {
 	return chatIntent
 }
 
-// talk has a talk on the terminal, if there is one.
+// talk executes a talk, on the terminal if there is one.
 func (c *command) talk(ctx context.Context, t *chat.Talk) error {
 	term, _ := c.env.Getenv("TERM")
 	both := display.Terminal(c.env.Stdin) && display.Terminal(c.env.Stdout)
@@ -104,7 +104,7 @@ func (c *command) talk(ctx context.Context, t *chat.Talk) error {
 	return chat.Lines(ctx, t, streams)
 }
 
-// createFile creates a file that was named in a chat, and replaces none.
+// createFile creates a file that was named in a chat. An existing file is an error.
 func (c *command) createFile(name string, content []byte) error {
 	err := writeNew(c.path(name), content)
 	switch {
@@ -126,13 +126,13 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// chatModels returns the capabilities that serve the models of a chat. Without one the
-// error says what is missing, and what answers without a model.
+// chatModels returns the capabilities that serve the models of a chat. If there are none, the error
+// names what is missing, and intents that need no model.
 func (c *command) chatModels(ctx context.Context, local bool, s chat.Settings) ([]string, error) {
 	v, err := c.explained(ctx, local, true, chatIntent, "")
 	var absent *contract.Error
 	if errors.As(err, &absent) && absent.Type == "not-found" {
-		v, err = edn.Nil(), nil // the configuration has no such intent
+		v, err = edn.Nil(), nil // the configuration does not have the intent
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (c *command) chatModels(ctx context.Context, local bool, s chat.Settings) (
 		models = append(models, plain(m.Key("cap/id")))
 	}
 	if s.Model != "" && !slices.Contains(models, s.Model) {
-		models = append(models, s.Model) // the host knows whether it can be asked
+		models = append(models, s.Model) // the host knows whether it can be called
 	}
 	if len(models) > 0 {
 		return models, nil
@@ -158,10 +158,10 @@ func (c *command) chatModels(ctx context.Context, local bool, s chat.Settings) (
 	return nil, e.WithHint(hint + c.withoutModel(ctx))
 }
 
-// sampleText is the input of the command that shows an intent at work.
+// sampleText is the input of an example command for an intent.
 var sampleText = edn.MustMap(edn.K("text"), edn.Text("A text of your own."))
 
-// withoutModel names intents that answer without a model, with a command that calls one.
+// withoutModel returns text about intents that need no model, with a command that calls one.
 func (c *command) withoutModel(ctx context.Context) string {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {

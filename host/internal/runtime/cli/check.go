@@ -56,8 +56,7 @@ func (c *command) checkCommand() *cobra.Command {
 	return cmd
 }
 
-// checkAll checks all plans. An unreadable file determines the exit code
-// before a plan with errors.
+// checkAll checks all plans. An unreadable file determines the exit code even if plans have errors.
 func (c *command) checkAll(names []string, around surroundings, budget edn.Value, loaded *setup.Loaded) error {
 	code := exit.Done
 	var plans []*plan.Plan
@@ -83,8 +82,7 @@ func (c *command) checkAll(names []string, around surroundings, budget edn.Value
 	return nil
 }
 
-// unknownBindings rejects bindings that no plan reads. A nil plan may read
-// any.
+// unknownBindings reports bindings that no plan reads. A nil plan may read any.
 func unknownBindings(plans []*plan.Plan, around surroundings, env plan.Env) error {
 	var unread []string
 	for i, p := range plans {
@@ -119,8 +117,8 @@ func effectsFlag(cmd *cobra.Command, effects *[]string) {
 		"effects that the run may have, such as fs/read,fs/write; the configuration sets their scopes")
 }
 
-// newSurroundings reads the inputs of a plan from flags. A run without
-// --effects has no effects; a check without it checks no list.
+// newSurroundings returns the inputs of a plan in flags. A run without --effects has no effects; a
+// check without it checks no list.
 func newSurroundings(cmd *cobra.Command, bindings edn.Value, effects []string) (surroundings, error) {
 	around := surroundings{bindings: bindings}
 	if len(effects) > 0 || cmd.Name() == "run" {
@@ -130,7 +128,7 @@ func newSurroundings(cmd *cobra.Command, bindings edn.Value, effects []string) (
 	return around, readEffects(effects)
 }
 
-// readEffects rejects unknown effects, and removes leading colons.
+// readEffects reports unknown effects, and removes leading colons.
 func readEffects(effects []string) error {
 	known := contract.Effects()
 	for i, name := range effects {
@@ -155,8 +153,8 @@ func planEnv(around surroundings, loaded *setup.Loaded) plan.Env {
 	}
 }
 
-// readPlan reads a plan and checks it against the configuration. The result is
-// nil if the value is not a plan.
+// readPlan reads a plan and checks it with the configuration. The result is nil if the value is not
+// a plan.
 func readPlan(
 	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *setup.Loaded,
 ) (*plan.Plan, []plan.Finding) {
@@ -170,8 +168,7 @@ func readPlan(
 	return p, plan.Check(p, planEnv(around, loaded))
 }
 
-// checkOne checks one plan and prints the findings; the plan is nil if the
-// text is not a plan.
+// checkOne checks one plan and prints the findings. The plan is nil if the text is not a plan.
 func (c *command) checkOne(
 	name string, around surroundings, budget edn.Value, loaded *setup.Loaded,
 ) (p *plan.Plan, ok bool, err error) {
@@ -234,14 +231,14 @@ func (c *command) checked(name string, findings []plan.Finding, worst plan.Worst
 	return c.value(c.env.Stdout, b.Map())
 }
 
-// tellSyntax prints a syntax error for people, in the format of findings.
+// tellSyntax prints a syntax error for people, in the form of findings.
 func (c *command) tellSyntax(w io.Writer, e *edn.SyntaxError) error {
 	r := diag.Report{Shown: []diag.Diagnostic{diagnosed(e.Source, plan.SyntaxFinding(e)).Excerpted(e.Excerpt())}}
 	_, err := io.WriteString(w, r.Findings(c.color(w)))
 	return err
 }
 
-// tell prints findings for people, in the format of diagnostics.
+// tell prints findings for people, in the form of diagnostics.
 func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findings []plan.Finding) error {
 	var r diag.Report
 	text := ""
@@ -255,7 +252,7 @@ func (c *command) tell(w io.Writer, name string, positions *edn.Positions, findi
 	return err
 }
 
-// diagnosed converts a finding to a diagnostic.
+// diagnosed returns a finding as a diagnostic.
 func diagnosed(source string, f plan.Finding) diag.Diagnostic {
 	d := diag.Diagnostic{
 		Type:    f.Check,
@@ -287,7 +284,7 @@ func diagnosed(source string, f plan.Finding) diag.Diagnostic {
 	return d
 }
 
-// readBudget parses a budget of the command line; nil for none.
+// readBudget parses a budget on the command line; nil for an empty text.
 func readBudget(text string) (edn.Value, error) {
 	if text == "" {
 		return edn.Nil(), nil

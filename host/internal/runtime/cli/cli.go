@@ -37,8 +37,8 @@ type Env struct {
 	Dir            string // the working directory
 }
 
-// Main runs one command and returns its exit code. An interrupt cancels the
-// command; a second one exits the process immediately.
+// Main executes a command and returns its exit code. An interrupt cancels the command; a second one
+// ends the process immediately.
 func Main(env Env) int {
 	var in interrupts
 	ctx, stop := in.interruptible(context.Background())
@@ -52,17 +52,17 @@ func Main(env Env) int {
 	return c.exit(ctx, cmp.Or(err, c.astray))
 }
 
-// errInterrupted is the cause of an interrupted command's context.
+// errInterrupted is the cause in the context of an interrupted command.
 var errInterrupted = errors.New("interrupted")
 
 // interrupts handles the signals that end a command. It is safe for concurrent use.
 type interrupts struct {
 	mu     sync.Mutex
-	cancel func() // called in place of canceling the command; nil: nothing is
+	cancel func() // called instead of canceling the command; nil: none
 }
 
-// instead has the next interrupt call cancel in place of canceling the command, until done
-// is called.
+// instead makes the next interrupt call cancel instead of canceling the command, until done is
+// called.
 func (i *interrupts) instead(cancel func()) (done func()) {
 	set := func(f func()) {
 		i.mu.Lock()
@@ -73,7 +73,7 @@ func (i *interrupts) instead(cancel func()) (done func()) {
 	return func() { set(nil) }
 }
 
-// handled reports whether a signal was for a part of the command, which it has canceled.
+// handled reports whether a signal was for a part of the command, which is then canceled.
 func (i *interrupts) handled(s os.Signal) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -123,22 +123,22 @@ type command struct {
 	config     string
 	profile    string
 	server     string
-	// remote is the daemon of --server, with the token in tokenFile or the environment.
+	// remote is the daemon of --server. Its token is in tokenFile or the environment.
 	remote    *client.Client
 	tokenFile string
 	format    format
-	forms     *asked // formats that the command line requests
+	forms     *asked // formats in the command line
 	verbose   bool
 	lockfile  setup.Lockfile
 	attached  map[string]string // --attach
 	astray    error             // error of a help request for an unknown command
-	verb      string            // full name of the command, once it is known
+	verb      string            // full name of the command; empty until it is known
 
 	reading  sync.Mutex
-	hostOnly *config.Config // the configuration without its plugins, once it is read
+	hostOnly *config.Config // the configuration without its plugins; nil until it is read
 }
 
-// quietError ends a command whose problem was already printed.
+// quietError ends a command whose error was already printed.
 type quietError struct{ code int }
 
 func (e quietError) Error() string { return fmt.Sprintf("exit %d", e.code) }
@@ -230,8 +230,7 @@ func (c *command) root() *cobra.Command {
 	return fitHelp(root)
 }
 
-// expected describes the values of a flag type. Other types have their own
-// errors.
+// expected describes the values of a flag type. Other types have their own errors.
 var expected = map[string]string{
 	"bool":           "true or false",
 	"duration":       "a time with a unit of ms, s, m, h or d and without a sign, such as 30s",
@@ -262,7 +261,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// helpOfVerbs rejects a help request for an unknown subcommand.
+// helpOfVerbs makes a help request for an unknown subcommand an error.
 func (c *command) helpOfVerbs(root *cobra.Command) {
 	print := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -280,9 +279,8 @@ func (c *command) helpOfVerbs(root *cobra.Command) {
 	})
 }
 
-// fitHelp wraps the help of a command and its subcommands at the width of
-// tables. Paragraphs with a line that starts with a blank are examples and
-// unchanged.
+// fitHelp wraps the help of a command and its subcommands to the width of tables. Paragraphs with a
+// line that starts with a blank are examples and are not changed.
 func fitHelp(cmd *cobra.Command) *cobra.Command {
 	if !cmd.HasParent() {
 		flags := fmt.Sprintf("FlagUsagesWrapped %d ", diag.Columns)
@@ -302,7 +300,7 @@ func fitHelp(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// nearestFlag returns the flag of a command most similar to an unknown one.
+// nearestFlag returns the flag of a command that is most similar to an unknown one.
 func nearestFlag(cmd *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
@@ -323,8 +321,8 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	return ""
 }
 
-// nearestVerb returns the subcommand of cmd most similar to the first
-// argument, if only a subcommand can stand there.
+// nearestVerb returns the subcommand of cmd that is most similar to the first argument, if that can
+// only be a subcommand.
 func nearestVerb(cmd *cobra.Command, args []string) string {
 	if len(args) == 0 || !cmd.HasAvailableSubCommands() {
 		return ""
@@ -370,8 +368,7 @@ func wantVerbs(cmd *cobra.Command) {
 	}
 }
 
-// wrapArgs turns argument errors into usage errors with the name of the
-// command.
+// wrapArgs changes argument errors to usage errors with the name of the command.
 func wrapArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -394,7 +391,7 @@ func wrapArgs(cmd *cobra.Command) {
 	}
 }
 
-// longFlags accepts long flags with one dash, as Go programs do.
+// longFlags accepts long flags with one dash, as in Go programs.
 func longFlags(root *cobra.Command, args []string) []string {
 	known := map[string]bool{}
 	var collect func(*cobra.Command)
@@ -422,7 +419,7 @@ func longFlags(root *cobra.Command, args []string) []string {
 	return out
 }
 
-// exit prints the remaining error and returns the exit code.
+// exit prints the error, if it was not printed, and returns the exit code.
 func (c *command) exit(ctx context.Context, err error) int {
 	var quiet quietError
 	var usage usageError
@@ -438,7 +435,7 @@ func (c *command) exit(ctx context.Context, err error) int {
 		verb := cmp.Or(usage.verb, c.verb, "ferment")
 		message := err.Error()
 		if typed, ok := usage.err.(*contract.Error); ok {
-			message = typed.Message // omits the type
+			message = typed.Message // without the type
 		}
 		e := contract.Errorf("invalid-request", "%s", message).
 			WithHint(fmt.Sprintf("%q shows its usage", verb+" --help"))

@@ -18,8 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// completionTime is the time limit of a completion (CLI-006), less the start
-// of the process.
+// completionTime is the time limit of a completion (CLI-006), without the start of the process.
 const completionTime = 150 * time.Millisecond
 
 // shells lists the supported shells.
@@ -112,7 +111,7 @@ func (c *command) completions(root *cobra.Command) {
 	visit(root)
 }
 
-// completeExplain completes intents, and after the word error the error types.
+// completeExplain completes intents, and error types after the word error.
 func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		switch {
@@ -129,7 +128,7 @@ func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 	}
 }
 
-// named returns names of the configuration at completion time.
+// named returns a completion of names in the configuration.
 func (c *command) named(which func(setup.Names) []string) names {
 	return func(string) []string {
 		return which(setup.KnownNames(c.ctx, c.options(), completionTime))
@@ -151,8 +150,8 @@ func (c *command) knownSessions(string) []string {
 	return c.answered("sessions", "session/id", (*client.Client).Session, actionOf("list"))
 }
 
-// answered returns a key of each row of a list of the daemon; none if no daemon serves or
-// it does not answer in time.
+// answered returns a key of each row of a list of the daemon; nil if no daemon runs or it does not
+// answer in time.
 func (c *command) answered(
 	list, key string, ask func(*client.Client, context.Context, edn.Value) (edn.Value, error), action edn.Value,
 ) (out []string) {
@@ -162,14 +161,14 @@ func (c *command) answered(
 	if err != nil || there == nil {
 		return nil
 	}
-	answer, _ := ask(there, ctx, action) // nil without an answer
+	answer, _ := ask(there, ctx, action) // nil if there is no response
 	for row := range answer.Key(list).Elems() {
 		out = append(out, plain(row.Key(key)))
 	}
 	return out
 }
 
-// blockNames lists the blocks that config show can print alone.
+// blockNames returns the blocks that config show can print alone.
 func blockNames(n setup.Names) []string {
 	out := []string{"ferment"}
 	for block, labels := range map[string][]string{"plugin": n.Plugins, "intent": n.Intents,
@@ -183,7 +182,7 @@ func blockNames(n setup.Names) []string {
 
 func fixed(all []string) names { return func(string) []string { return all } }
 
-// first completes the first argument only.
+// first completes only the first argument.
 func (n names) first() cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -200,7 +199,7 @@ func (n names) always() cobra.CompletionFunc {
 	}
 }
 
-// offered filters names by prefix. An id may be written as a keyword.
+// offered returns the names with a prefix. An id may be written as a keyword.
 func offered(all []string, prefix string) []string {
 	colon := ""
 	if rest, ok := strings.CutPrefix(prefix, ":"); ok {

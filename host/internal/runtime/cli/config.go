@@ -108,7 +108,7 @@ func (c *command) showConfig(cfg *config.Config, o view.ShowOptions) error {
 	return err
 }
 
-// notInConfig converts an unknown path to an error of the catalogue.
+// notInConfig returns the typed error for an unknown path.
 func notInConfig(err error) error {
 	var unknown *view.UnknownPathError
 	if !errors.As(err, &unknown) {

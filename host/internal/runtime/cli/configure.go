@@ -22,7 +22,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// options returns the load options that all commands share.
+// options returns the load options of all commands.
 func (c *command) options() setup.Options {
 	return setup.Options{
 		Config:   c.config,
@@ -35,8 +35,7 @@ func (c *command) options() setup.Options {
 	}
 }
 
-// load reads the configuration; an invalid one is printed and ends the
-// command.
+// load returns the configuration. An invalid one is printed and ends the command.
 func (c *command) load(ctx context.Context, o setup.Options) (*setup.Loaded, error) {
 	return c.usable(setup.Load(ctx, o))
 }
@@ -52,7 +51,7 @@ func (c *command) usable(loaded *setup.Loaded, err error) (*setup.Loaded, error)
 	return loaded, nil
 }
 
-// knownProfile rejects an unknown --profile before anything is read.
+// knownProfile returns an error for an unknown --profile before anything is read.
 func (c *command) knownProfile() error {
 	names := language.Profiles()
 	if c.profile == "" || slices.Contains(names, c.profile) {
@@ -93,7 +92,7 @@ func (c *command) diagnostics(w io.Writer, r diag.Report) error {
 	return err
 }
 
-// color reports whether text for people may be coloured.
+// color reports whether text for people may have colors.
 func (c *command) color(w io.Writer) bool {
 	if v, set := c.env.Getenv("NO_COLOR"); set && v != "" {
 		return false
@@ -189,7 +188,7 @@ func (c *command) fmtCommand() *cobra.Command {
 	return cmd
 }
 
-// formatted lists the files to format, as messages name them.
+// formatted returns the files to format, in the form of messages.
 func (c *command) formatted(args []string) ([]string, error) {
 	if len(args) == 0 && c.config != "" {
 		args = []string{c.config}

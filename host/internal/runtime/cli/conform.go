@@ -86,7 +86,7 @@ func (c *command) conformCommand() *cobra.Command {
 	return cmd
 }
 
-// conform runs the checks and reports.
+// conform runs the checks and prints the report.
 func (c *command) conform(ctx context.Context, o conforming) error {
 	opts, err := c.conformOptions(&o)
 	if err != nil {
@@ -121,8 +121,7 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 	return c.finishConform(report, o, outputs)
 }
 
-// finishConform writes the reports, prints the summary and returns the verdict
-// as an exit code.
+// finishConform writes the reports, prints the summary and returns the verdict as an exit code.
 func (c *command) finishConform(report conformance.Report, o conforming, outputs *reports) error {
 	if err := outputs.write(report); err != nil {
 		return err
@@ -148,10 +147,10 @@ func conformExit(s conformance.Status) error {
 	return quietError{exit.Negative}
 }
 
-// maxPatience limits --patience.
+// maxPatience is the maximum of --patience.
 const maxPatience = 20.0
 
-// conformOptions reads the files of the command line, and finds the program.
+// conformOptions reads the files in the command line, and searches the program.
 func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 	opts := conformance.Options{Seed: o.seed, Profiles: o.profiles, Patience: o.patience}
 	if math.IsNaN(o.patience) || o.patience < 1 || o.patience > maxPatience {
@@ -203,7 +202,7 @@ func (c *command) conformOptions(o *conforming) (conformance.Options, error) {
 	return opts, nil
 }
 
-// profilesExist checks the names of profiles.
+// profilesExist reports unknown names of profiles.
 func (o conforming) profilesExist() error {
 	for _, p := range o.profiles {
 		if !slices.Contains(conformance.Profiles(), p) {
@@ -213,7 +212,7 @@ func (o conforming) profilesExist() error {
 	return nil
 }
 
-// lookPathCause removes the name that the message already has.
+// lookPathCause removes the name from an error, because the message already has it.
 func lookPathCause(err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -257,8 +256,8 @@ func (c *command) readBaseline(name string) (*conformance.Baseline, error) {
 	return b, nil
 }
 
-// programHash hashes the program and the files among its arguments; it is
-// empty if they cannot be read.
+// programHash returns the hash of the program and of the files among its arguments; empty if they
+// cannot be read.
 func programHash(command []string) string {
 	var files []string
 	for _, arg := range command[1:] {
@@ -273,8 +272,7 @@ func programHash(command []string) string {
 	return hash
 }
 
-// reproducible returns the part of the command line after seed, profile and
-// check id.
+// reproducible returns the part of the command line after seed, profile and check id.
 func (c *command) reproducible(o conforming) conformance.CommandLine {
 	line := conformance.CommandLine{Program: o.command}
 	add := func(flag, value string) {
@@ -334,8 +332,8 @@ func (c *command) listChecks(o conforming) error {
 	return display.Table(c.env.Stdout, []string{"check", "requirements", "what a plugin must do"}, rows)
 }
 
-// reports are the report files. They are created before the run, so that an
-// unwritable path fails early.
+// reports are the report files. They are created before the run, so that a path that cannot be
+// written is an error at the start.
 type reports struct {
 	json, junit, md io.Writer
 	files           []*os.File
@@ -394,8 +392,7 @@ func (r *reports) write(report conformance.Report) error {
 	return nil
 }
 
-// conformProgress prints a line for each check, and on a terminal the check in
-// progress.
+// conformProgress prints a line for each check, and on a terminal also the check in progress.
 type conformProgress struct {
 	command *command
 	on      bool
@@ -425,7 +422,7 @@ func (p *conformProgress) result(r conformance.Result) {
 	_, _ = fmt.Fprintf(p.command.env.Stdout, "%-5s %s (%s)\n", r.Status, r.Check.ID, r.Took.Round(time.Millisecond))
 }
 
-// conformSummary prints what did not pass, and the verdict.
+// conformSummary prints the checks that did not pass, and the verdict.
 func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 	for _, res := range r.Results {
 		if res.Status == conformance.Pass || res.Blocked != "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// trialsOnce is the number of trials at once.
+// trialsOnce is the maximum number of concurrent trials.
 const trialsOnce = 4
 
 func (c *command) conformHostCommand() *cobra.Command {
@@ -45,7 +45,7 @@ func (c *command) conformHostCommand() *cobra.Command {
 	return cmd
 }
 
-// conformHost runs the trials, several at a time, and reports.
+// conformHost runs the trials concurrently, and prints the report.
 func (c *command) conformHost(ctx context.Context, o conforming) error {
 	only, err := regexp.Compile(o.run)
 	if err != nil {

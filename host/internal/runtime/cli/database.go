@@ -14,8 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// databaseAction executes an action on the database, through the daemon or on the files
-// if none runs.
+// databaseAction executes an action on the database, in the daemon or, if none runs, on the files.
 func (c *command) databaseAction(ctx context.Context, action edn.Value) (v edn.Value, err error) {
 	there, err := c.reach(ctx)
 	switch {

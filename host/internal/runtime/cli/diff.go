@@ -45,8 +45,8 @@ func (c *command) diffCommand() *cobra.Command {
 	return cmd
 }
 
-// diffRunning compares with the running daemon. The daemon reads its own
-// configuration, as for a reload.
+// diffRunning prints a comparison with the running daemon. The daemon reads its own configuration,
+// as for a reload.
 func (c *command) diffRunning(ctx context.Context) error {
 	there, err := c.order(ctx, actionOf("config-diff"))
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *command) diffRunning(ctx context.Context) error {
 	return nil
 }
 
-// stayText lists the processes that a reload would keep.
+// stayText returns the processes that a reload would keep.
 func stayText(pids edn.Value) string {
 	var parts []string
 	for name, list := range pids.Entries() {

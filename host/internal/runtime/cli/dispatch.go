@@ -193,7 +193,7 @@ func (c *command) learnedGroup(g, since edn.Value) error {
 	return c.section([]string{"as the first", "was first", "inverse", "normalised"}, estimated)
 }
 
-// bounds formats a value with its bounds, empty for nil.
+// bounds returns a value with its bounds as text; empty for nil.
 func bounds(v edn.Value) string {
 	if v.IsNil() {
 		return ""

@@ -111,8 +111,7 @@ func examineJudges(e *doctor.Examination, loaded *setup.Loaded) {
 
 var wholeHash = regexp.MustCompile(`\b(b3:[0-9a-f]{12})[0-9a-f]{52}\b`)
 
-// shortHashes shortens hashes to a distinctive prefix: a whole one is wider
-// than its column.
+// shortHashes shortens hashes to a prefix, because a full one is wider than its column.
 func shortHashes(text string) string { return wholeHash.ReplaceAllString(text, "$1…") }
 
 func (c *command) printExamination(e *doctor.Examination) error {

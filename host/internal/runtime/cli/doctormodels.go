@@ -14,8 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// modelLimit is the time limit for starting the plugins of models and for
-// their health.
+// modelLimit is the time limit for starting the plugins of models and for their health.
 const modelLimit = 30 * time.Second
 
 // servesModels reports whether a plugin serves models.
@@ -24,10 +23,9 @@ func servesModels(p plugins.Plugin) bool {
 		slices.ContainsFunc(p.Description.Capabilities, func(c contract.Capability) bool { return c.Kind == "llm" })
 }
 
-// examineModels reports the health of each plugin of models: whether it has a
-// key, and whether its server can be reached. The host opens no connection
-// itself. It asks the daemon; without one it starts the plugins and stops them
-// again.
+// examineModels reports the health of each plugin of models: whether it has a key, and whether its
+// server can be reached. The host opens no connection itself. It asks the daemon; without one it
+// starts the plugins and stops them again.
 func (c *command) examineModels(ctx context.Context, e *doctor.Examination, loaded *setup.Loaded) {
 	var models []plugins.Plugin
 	for _, p := range loaded.Plugins {
@@ -55,8 +53,8 @@ func (c *command) examineModels(ctx context.Context, e *doctor.Examination, load
 	}
 }
 
-// statesOfModels returns the plugin list of the daemon, or of a host that runs
-// only the plugins of models.
+// statesOfModels returns the plugin list of the daemon, or of a host that runs only the plugins of
+// models.
 func (c *command) statesOfModels(ctx context.Context) (edn.Value, error) {
 	there, err := c.reach(ctx)
 	if err != nil {

@@ -56,8 +56,8 @@ func (c *command) explainIntent(ctx context.Context, local, streamed bool, inten
 	return err
 }
 
-// explained asks the daemon, which has statistics of candidates, or reads the
-// configuration if there is none.
+// explained asks the daemon, which has statistics of candidates; without one it reads the
+// configuration.
 func (c *command) explained(ctx context.Context, local, streamed bool, intent, capability string) (edn.Value, error) {
 	name, err := edn.Keyword(intent)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *command) explainError(name string) error {
 	return err
 }
 
-// explanationText formats an explanation for people.
+// explanationText returns an explanation as text for people.
 func explanationText(v edn.Value) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ":%s", plain(v.Key("intent")))
@@ -204,8 +204,7 @@ func explanationText(v edn.Value) string {
 	return b.String()
 }
 
-// routingText says whether a router is asked under each profile, and the rule
-// that decides it.
+// routingText returns whether a router is called in each profile, and the rule for that.
 func routingText(profiles edn.Value) string {
 	if profiles.Len() == 0 {
 		return ""
@@ -248,7 +247,7 @@ func servedBy(c edn.Value) string {
 	return served
 }
 
-// figuresText formats the figures that determine the order.
+// figuresText returns the values that determine the order.
 func figuresText(f edn.Value) string {
 	parts := []string{"no answer judged yet"}
 	if n := number(f.Key("samples")); n > 0 {
@@ -277,7 +276,7 @@ func figuresText(f edn.Value) string {
 	return strings.Join(parts, ", ")
 }
 
-// orderText names the order, and the calls it applies to.
+// orderText returns the order, and the calls that it applies to.
 func orderText(v edn.Value) string {
 	if v.Key("streamed?").Truthy() {
 		return plain(v.Key("ordering")) + " of a streamed answer"
@@ -285,7 +284,7 @@ func orderText(v edn.Value) string {
 	return plain(v.Key("ordering"))
 }
 
-// speedText formats the speed of streamed text.
+// speedText returns the speed of streamed text.
 func speedText(f edn.Value) []string {
 	var parts []string
 	if ms := f.Key("first-token-ms"); !ms.IsNil() {
@@ -297,7 +296,7 @@ func speedText(f edn.Value) []string {
 	return parts
 }
 
-// conditionText formats the health and load of a capability.
+// conditionText returns the health and load of a capability.
 func conditionText(f edn.Value) []string {
 	var parts []string
 	if f.HasKey("warmth") {

@@ -14,8 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// drawings lists the drawing formats by the name of --as, which is also the
-// file extension.
+// drawings are the drawing formats by the value of --as, which is also the file extension.
 var drawings = []struct {
 	name string
 	ends []string
@@ -69,7 +68,7 @@ func (c *command) graphCommand() *cobra.Command {
 	return cmd
 }
 
-// drawing selects the drawing format.
+// drawing returns the function for a drawing format.
 func drawing(as, file string) (func(*diagram.Diagram) string, error) {
 	end := strings.ToLower(filepath.Ext(file))
 	for _, d := range drawings {

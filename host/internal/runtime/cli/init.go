@@ -23,8 +23,7 @@ import (
 //go:embed project
 var project embed.FS
 
-// projectFiles lists the files of a new project and their templates in the
-// folder project.
+// projectFiles are the files of a new project and their templates in the folder project.
 var projectFiles = []struct{ name, from string }{
 	{files.DefaultFile, files.DefaultFile},
 	{"greeter.edn", "greeter.edn"},
@@ -34,8 +33,8 @@ var projectFiles = []struct{ name, from string }{
 
 const projectLock = "ferment.lock.hcl"
 
-// projectProgram is the path in the template that is replaced by the program's
-// path on this machine.
+// projectProgram is the path in the template that is replaced by the path of the program on this
+// machine.
 const projectProgram = "bin/plugins/scripted"
 
 func (c *command) initCommand() *cobra.Command {
@@ -87,9 +86,8 @@ func (c *command) initProject(ctx context.Context, name, plugins string) error {
 	return c.tellProject(name, dir, written)
 }
 
-// shippedProgram returns the path of the scripted plugin for the
-// configuration: relative while both are in one tree, such as a checkout, so
-// that the tree can be moved.
+// shippedProgram returns the path of the scripted plugin for the configuration. It is relative if
+// both are in one tree, such as a checkout, so that the tree can be moved.
 func (c *command) shippedProgram(dir, plugins string) (string, error) {
 	if plugins != "" {
 		plugins = c.path(plugins)
@@ -114,7 +112,7 @@ func (c *command) shippedProgram(dir, plugins string) (string, error) {
 	return filepath.ToSlash(program), nil
 }
 
-// projectNames lists the files that init writes.
+// projectNames returns the files that init writes.
 func projectNames() []string {
 	out := []string{projectLock}
 	for _, f := range projectFiles {
@@ -123,8 +121,8 @@ func projectNames() []string {
 	return out
 }
 
-// vacant rejects a path that is not a directory, and a directory that has a
-// file of a project.
+// vacant returns an error for a path that is not a directory, and for a directory with a file of a
+// project.
 func vacant(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -152,8 +150,8 @@ func vacant(dir string) error {
 		WithHint("name another directory: ferment init DIR")
 }
 
-// writeProject writes the files and returns the names of those that it
-// created, also with an error.
+// writeProject writes the files and returns the names of those that it created, even if there is an
+// error.
 func writeProject(dir, program string) ([]string, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, &fileError{err: err, written: true}
@@ -178,8 +176,8 @@ func writeProject(dir, program string) ([]string, error) {
 	return written, nil
 }
 
-// makeDir creates a directory if it is missing. Missing parents are accessible to this user only,
-// since one of them may be the data directory of an enclosing project (OPS-002).
+// makeDir creates a directory if it is missing. Missing parents are accessible only to this user,
+// because one of them may be the data directory of an enclosing project (OPS-002).
 func makeDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err

@@ -16,11 +16,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// readText reads a file, or standard input for "-", up to one byte beyond the
-// limit of the reader. A pipe without a writer blocks until an interrupt.
+// readText reads a file, or standard input for "-", up to one byte beyond the limit of the reader.
+// An interrupt ends the wait for a pipe without a writer.
 func (c *command) readText(name string) ([]byte, error) { return c.readFile(name, edn.Body.Bytes) }
 
-// readFile is readText with another limit, in bytes.
+// readFile works like readText with another limit in bytes.
 func (c *command) readFile(name string, limit int) ([]byte, error) {
 	return uninterrupted(c, func() ([]byte, error) {
 		f, err := c.source(name)
@@ -33,8 +33,8 @@ func (c *command) readFile(name string, limit int) ([]byte, error) {
 	})
 }
 
-// openFile opens a file. Of standard input, and of what is not a regular file, it opens
-// a copy.
+// openFile opens a file. For standard input, and for other files that are not regular, it opens a
+// copy.
 func (c *command) openFile(name string) (*os.File, error) {
 	return uninterrupted(c, func() (*os.File, error) {
 		in, err := c.source(name)
@@ -52,7 +52,7 @@ func (c *command) openFile(name string) (*os.File, error) {
 	})
 }
 
-// copied returns a file without a name that has what a reader has.
+// copied returns a file without a name that has the content of a reader.
 func copied(in io.Reader) (*os.File, error) {
 	f, err := os.CreateTemp("", "ferment-*")
 	if err != nil {
@@ -71,7 +71,7 @@ func copied(in io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-// uninterrupted returns what a function returns, or the interrupt that comes before.
+// uninterrupted returns the result of a function, or the error of an interrupt that happens before.
 func uninterrupted[T any](c *command, read func() (T, error)) (T, error) {
 	type outcome struct {
 		got T
@@ -107,7 +107,7 @@ func (c *command) source(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// readError is the error of reading a file, or standard input for "-"; nil stays nil.
+// readError returns the error for reading a file, or standard input for "-"; nil for nil.
 func readError(name string, err error) error {
 	switch {
 	case err == nil:
@@ -118,7 +118,7 @@ func readError(name string, err error) error {
 	return &fileError{err: fmt.Errorf("read %s: %w", name, cause(err))}
 }
 
-// fileError is an error of a file named on the command line.
+// fileError is the error of a file in the command line.
 type fileError struct {
 	err     error
 	written bool // the file was being written
@@ -128,7 +128,7 @@ func (e *fileError) Error() string { return e.err.Error() }
 
 func (e *fileError) Unwrap() error { return e.err }
 
-// cause removes the operation and the path that the message already has.
+// cause removes the operation and the path from an error, because the message already has them.
 func cause(err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -137,7 +137,7 @@ func cause(err error) error {
 	return err
 }
 
-// readValue reads one value: JSON from a file named .json, else EDN.
+// readValue reads one value: JSON from a file named .json, otherwise EDN.
 func (c *command) readValue(name string) (edn.Value, error) {
 	text, err := c.readText(name)
 	if err != nil {
@@ -157,19 +157,18 @@ func parseValue(name string, text []byte, isJSON bool) (v edn.Value, err error) 
 	return v, nil
 }
 
-// jsonObject matches the start of a JSON object with a key. A request in EDN
-// has keywords as keys, so none matches.
+// jsonObject matches the start of a JSON object with a key. A request in EDN does not match,
+// because its keys are keywords.
 var jsonObject = regexp.MustCompile(`^\s*\{\s*"`)
 
-// parseTyped parses a value of the command line: EDN, or JSON if the text is
-// not EDN. For a text that starts like a JSON object, the JSON error is
-// reported.
+// parseTyped parses a value in the command line: EDN, or JSON if the text is not EDN. For a text
+// that starts like a JSON object, the error is that of JSON.
 func parseTyped(source, text string) (edn.Value, error) {
 	v, _, err := parseEither(source, text)
 	return v, err
 }
 
-// parseEither is parseTyped; isJSON reports the format.
+// parseEither works like parseTyped and also returns the format.
 func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
 	if v, err = parseValue(source, []byte(text), false); err == nil {
 		return v, false, nil
@@ -188,8 +187,8 @@ func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
 // isJSONFile reports whether a file name ends in .json.
 func isJSONFile(name string) bool { return strings.HasSuffix(name, ".json") }
 
-// readRequest reads a request: JSON from a file named .json and from standard
-// input that starts like JSON, else EDN.
+// readRequest reads a request: JSON from a file named .json and from standard input that starts
+// like JSON, otherwise EDN.
 func (c *command) readRequest(name string) (v edn.Value, isJSON bool, err error) {
 	text, err := c.readText(name)
 	if err != nil {
@@ -203,8 +202,7 @@ func (c *command) readRequest(name string) (v edn.Value, isJSON bool, err error)
 	return httpapi.RequestFromJSON(v), true, nil
 }
 
-// readPlan reads a plan with the positions of its parts. A plan in JSON has
-// untyped values.
+// readPlan reads a plan with the positions of its parts. A plan in JSON has untyped values.
 func (c *command) readPlan(name string) (edn.Value, *edn.Positions, error) {
 	text, err := c.readText(name)
 	if err != nil {

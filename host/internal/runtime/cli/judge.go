@@ -93,7 +93,7 @@ func (c *command) calibrateCommand() *cobra.Command {
 	return cmd
 }
 
-// calibrate measures one judge or all due ones, and stores the records.
+// calibrate measures one judge, or all that are due, and stores the records.
 func (c *command) calibrate(ctx context.Context, name string, o calibrating) error {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *command) calibrate(ctx context.Context, name string, o calibrating) err
 	return failed
 }
 
-// toMeasure returns the named judge, or those that are due.
+// toMeasure returns the judge with a name, or those that are due.
 func (c *command) toMeasure(loaded *setup.Loaded, name string, o calibrating) ([]*registry.Judge, error) {
 	reg := loaded.Generation.Registry
 	if !o.recheck {
@@ -160,7 +160,7 @@ func (c *command) nothingDue() error {
 	return err
 }
 
-// judgeNamed returns the judge of a name, or the only one.
+// judgeNamed returns the judge with a name, or the only one.
 func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	names := reg.Judges()
 	if len(names) == 0 {
@@ -189,7 +189,7 @@ type job struct {
 	text    edn.Value // of the anchors
 }
 
-// jobOf reads the named anchors, or those of the judge's block.
+// jobOf reads the anchors in the file name; if it is empty, those of the judge's block.
 func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 	if name == "" {
 		name = judge.Anchors
@@ -208,9 +208,8 @@ func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 	return job{judge, anchors, v}, err
 }
 
-// measuring returns the function that measures a judge: by the daemon if one
-// serves the data directory, else in this process with its own plugins, which
-// stop stops.
+// measuring returns the function that measures a judge: in the daemon of the data directory if
+// there is one, otherwise in this process with its own plugins, which stop stops.
 func (c *command) measuring(
 	ctx context.Context, loaded *setup.Loaded, first job, o calibrating,
 ) (measure func(context.Context, job) (edn.Value, error), stop func(), err error) {
@@ -242,8 +241,8 @@ func (c *command) measuring(
 	}, host.Close, nil
 }
 
-// anchorsFile returns the path of the anchors for the daemon, empty if none is
-// named. Anchors from standard input are written to a file first.
+// anchorsFile returns the path of the anchors for the daemon; empty if none is given. Anchors from
+// standard input are written to a file first.
 func (c *command) anchorsFile(name string, text edn.Value) (file string, done func(), err error) {
 	switch {
 	case name == "":
@@ -264,7 +263,7 @@ func (c *command) anchorsFile(name string, text edn.Value) (file string, done fu
 	return f.Name(), done, nil
 }
 
-// measuredBy has the daemon measure a judge.
+// measuredBy measures a judge in the daemon.
 func (c *command) measuredBy(
 	ctx context.Context, there *client.Client, j *registry.Judge, file string, o calibrating,
 ) (edn.Value, error) {
@@ -339,7 +338,7 @@ func (c *command) measuredHere(
 	return daemon.CalibratedValue(out, loaded.Host.DataDir), nil
 }
 
-// actIn performs one act on the plugins of this process.
+// actIn executes one act on the plugins of this process.
 func actIn(ctx context.Context, host *daemon.Host, request edn.Value, dir string) (edn.Value, error) {
 	run, refused := host.Service().Start(ctx, act.Act{Request: request, Dir: dir, Grading: true})
 	if refused != nil {
@@ -371,8 +370,7 @@ func (c *command) tickEnd() {
 	}
 }
 
-// showCalibration prints a measurement. A judge without sufficient agreement
-// is a negative result.
+// showCalibration prints a measurement. A judge without sufficient agreement is a negative result.
 func (c *command) showCalibration(v edn.Value) error {
 	file, _ := v.Key("file").AsString()
 	v = v.AssocKey("file", edn.Text(c.relative(file)))
@@ -394,7 +392,7 @@ func (c *command) showCalibration(v edn.Value) error {
 	return nil
 }
 
-// calibrationText formats a record and its outcome for people.
+// calibrationText returns a record and its outcome as text for people.
 func calibrationText(r calibration.Record, v edn.Value) string {
 	var b strings.Builder
 	least := 0.0

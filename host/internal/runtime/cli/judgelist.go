@@ -65,8 +65,7 @@ func (c *command) judgeShowCommand() *cobra.Command {
 	}
 }
 
-// judges asks the daemon for the state of the judges, or reads their files if
-// none runs.
+// judges returns the state of the judges from the daemon, or from their files if none runs.
 func (c *command) judges(ctx context.Context) (edn.Value, error) {
 	there, err := c.reach(ctx)
 	if err != nil {
@@ -97,7 +96,7 @@ func (c *command) judgeTable(v edn.Value) error {
 		rows)
 }
 
-// written formats a value for people, empty for nil.
+// written returns a value as text for people; empty for nil.
 func written(v edn.Value) string {
 	if v.IsString() || v.IsKeyword() {
 		return plain(v)
@@ -105,7 +104,7 @@ func written(v edn.Value) string {
 	return strings.TrimSuffix(plain(v), "M")
 }
 
-// day formats the date of an instant, empty for nil.
+// day returns the date of an instant; empty for nil.
 func day(v edn.Value) string {
 	if at, ok := v.AsInst(); ok {
 		return at.UTC().Format(time.DateOnly)
@@ -113,7 +112,7 @@ func day(v edn.Value) string {
 	return ""
 }
 
-// judgeState returns the calibration state of a judge, with its main figure.
+// judgeState returns the calibration state of a judge, with its main value.
 func judgeState(s edn.Value) string {
 	switch {
 	case !s.Key("used?").Truthy():
@@ -144,7 +143,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// stateSentences explains the effect of each state on answers.
+// stateSentences describe the effect of each state on answers.
 var stateSentences = map[string]string{
 	string(calibration.Believed):     "its grades may refuse answers",
 	string(calibration.Uncalibrated): "it was never measured: its grades only count in the score",
@@ -197,7 +196,7 @@ func (c *command) showJudge(s edn.Value) error {
 	return err
 }
 
-// answersText describes the answers that a judge graded, empty for nil.
+// answersText describes the answers that a judge graded; empty for nil.
 func answersText(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -221,7 +220,7 @@ func reasonOf(v edn.Value) string {
 	return "an operator"
 }
 
-// courseText formats the history of a judge, oldest first.
+// courseText returns the history of a judge, beginning with the oldest.
 func courseText(r calibration.Record) string {
 	points := append(slices.Clone(r.Course), calibration.Point{
 		At:    r.At,

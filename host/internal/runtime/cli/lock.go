@@ -76,7 +76,7 @@ func (c *command) lockCommand() *cobra.Command {
 	return cmd
 }
 
-// targets parses [PLUGIN=]FILE arguments.
+// targets parses arguments of the form [PLUGIN=]FILE.
 func (c *command) targets(args []string) []setup.Target {
 	out := make([]setup.Target, len(args))
 	for i, arg := range args {
@@ -117,7 +117,7 @@ func (c *command) approveCommand() *cobra.Command {
 	return cmd
 }
 
-// notApproved prints what a daemon approved before its reload was refused.
+// notApproved prints what a daemon approved before its reload was rejected.
 func (c *command) notApproved(err error, wish setup.LockWish) error {
 	e := contract.AsError(err)
 	approved := e.Details.Key("approved")

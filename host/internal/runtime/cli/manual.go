@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manualCommand writes manual pages, which are made of the help of the commands (CLI-006).
+// manualCommand writes manual pages, which are generated from the help of the commands (CLI-006).
 func (c *command) manualCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -40,7 +40,7 @@ func (c *command) manualCommand() *cobra.Command {
 	return cmd
 }
 
-// writePages writes a page of each command below cmd.
+// writePages writes a page for each command below cmd.
 func (c *command) writePages(cmd *cobra.Command, dir string) error {
 	if err := makeDir(dir); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (c *command) page(cmd *cobra.Command) []byte {
 	return b.Bytes()
 }
 
-// exitCodes are the exit codes of all commands but serve, which has its own.
+// exitCodes are the exit codes of all commands except for serve, which has its own.
 var exitCodes = []struct{ code, meaning string }{
 	{"0", "done"},
 	{"1", "negative result: a run failed, things differ, a configuration or plan is wrong"},
@@ -129,8 +129,8 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// paragraphs writes the text of a help. A paragraph with a line that starts with a blank
-// is an example and stays as it is.
+// paragraphs writes a help text. A paragraph with a line that starts with a blank is an example and
+// is not changed.
 func paragraphs(b *bytes.Buffer, text string) {
 	for i, p := range strings.Split(text, "\n\n") {
 		if i > 0 {
@@ -149,7 +149,7 @@ func paragraphs(b *bytes.Buffer, text string) {
 	}
 }
 
-// options writes a section of flags, if there are any.
+// options writes a section with flags, if there are any.
 func options(b *bytes.Buffer, title string, flags *pflag.FlagSet) {
 	var rows []string
 	flags.VisitAll(func(f *pflag.Flag) {

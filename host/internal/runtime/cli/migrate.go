@@ -35,7 +35,7 @@ func (c *command) migrateCommand() *cobra.Command {
 	return cmd
 }
 
-// rollbackCommand takes migrations back (OPS-007).
+// rollbackCommand reverts migrations (OPS-007).
 func (c *command) rollbackCommand() *cobra.Command {
 	var yes bool
 	m := httpapi.Migration{To: -1, Back: true}
@@ -57,8 +57,8 @@ func (c *command) rollbackCommand() *cobra.Command {
 	return cmd
 }
 
-// migrate executes a migration and prints its result. It asks before it deletes data, unless
-// yes is set.
+// migrate executes a migration and prints its result. Unless yes is set, it asks before it deletes
+// data.
 func (c *command) migrate(ctx context.Context, action string, m httpapi.Migration, yes bool) error {
 	if m.AcceptLoss && !m.DryRun && !yes {
 		plan := m
@@ -78,8 +78,7 @@ func (c *command) migrate(ctx context.Context, action string, m httpapi.Migratio
 	return c.done(v, migrationText(v))
 }
 
-// migration executes a migration: on the files, or by the daemon, which answers dry
-// runs only.
+// migration executes a migration on the files, or in the daemon, which permits only dry runs.
 func (c *command) migration(ctx context.Context, action string, m httpapi.Migration) (edn.Value, error) {
 	there, err := c.reach(ctx)
 	if err != nil {

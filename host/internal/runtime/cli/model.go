@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// probeIntent is the intent for probes that plugins of language models serve.
+// probeIntent is the intent for probes of language models.
 const probeIntent = "model/probe"
 
 func (c *command) modelCommand() *cobra.Command {
@@ -65,8 +65,8 @@ func (c *command) modelProbeCommand() *cobra.Command {
 	return cmd
 }
 
-// probeRequest calls one capability once, without fallback: the result is
-// about this server, and a retry would cost again.
+// probeRequest returns a request that calls one capability once, without fallback, because the
+// result is about this server, and a retry would have further cost.
 func probeRequest(id string) edn.Value {
 	plan := edn.MustMap(edn.K("id"), edn.Text("probe"), edn.K("nodes"), edn.Vector(
 		edn.MustMap(edn.K("op"), edn.K("call"), edn.K("id"), edn.Text("probe"), edn.K("cap/id"), edn.K(id),
@@ -78,8 +78,8 @@ func probeRequest(id string) edn.Value {
 	return envelope(act.PlanIntent, edn.MustMap(edn.K("plan"), plan))
 }
 
-// notProbed returns an error that names the capability that cannot be probed,
-// instead of findings about a plan that the caller did not write.
+// notProbed returns an error about the capability that cannot be probed, instead of findings about
+// a plan that the caller did not write.
 func notProbed(id string) func(*contract.Error) *contract.Error {
 	return func(e *contract.Error) *contract.Error {
 		if e.Type != "plan/invalid" {
@@ -160,8 +160,7 @@ func probeText(w io.Writer, out, usage edn.Value) error {
 	return err
 }
 
-// probeCount formats how tokens are counted before a call, and how exact that
-// is.
+// probeCount returns how tokens are counted before a call, and how exactly.
 func probeCount(count edn.Value) string {
 	ways := map[string]string{"endpoint": "the server", "local": "the table of the model", "estimate": "length"}
 	way := plain(count.Key("tokens/counted-by"))

@@ -69,8 +69,7 @@ func (c *command) modelPricesUpdateCommand() *cobra.Command {
 	return cmd
 }
 
-// dataDir returns the data directory of the configuration, empty if there is
-// none.
+// dataDir returns the data directory of the configuration; empty if there is none.
 func (c *command) dataDir(ctx context.Context) string {
 	cfg, _ := config.Load(ctx, c.config, config.Options{
 		Dir:         c.env.Dir,
@@ -129,7 +128,7 @@ var (
 	limitHeads = []string{"up to", "until"}
 )
 
-// entryPrice converts a list entry to the form of a model's price block.
+// entryPrice returns an entry of the price list in the form of a price block.
 func entryPrice(e pricelist.Entry) edn.Value {
 	v, err := edn.Encode(e)
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *command) updatePrices(ctx context.Context, file string, dry bool) error
 	return c.printPriceChanges(changes, len(list.Prices), installed)
 }
 
-// wrongPrices reports the problems of a file with their places.
+// wrongPrices reports the errors in a file with their places.
 func (c *command) wrongPrices(file string, problems []pricelist.Problem) error {
 	if c.format == formatText {
 		for _, p := range problems {
@@ -285,7 +284,7 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 	return nil
 }
 
-// examinePrices examines models whose costs are unknown or based on old prices.
+// examinePrices reports models whose costs are unknown or based on old prices.
 func examinePrices(e *doctor.Examination, loaded *setup.Loaded) {
 	prices, now := loaded.ModelPrices(), time.Now()
 	for i, m := range prices {

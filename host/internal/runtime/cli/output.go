@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// format is an output format; the zero value is text.
+// format is an output format; the zero value means text.
 type format string
 
 const (
@@ -46,7 +46,7 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
-// asked lists the formats that the flags of a command line request, in order.
+// asked has the formats in the flags of a command line, in order.
 type asked struct {
 	format *format
 	forms  []format
@@ -56,7 +56,7 @@ func (a *asked) ask(f format) {
 	*a.format, a.forms = f, append(a.forms, f)
 }
 
-// one rejects a command line that requests different formats.
+// one returns an error for a command line with different formats.
 func (a *asked) one() error {
 	for _, f := range a.forms {
 		if f != a.forms[0] {
@@ -110,8 +110,8 @@ func (f formatFlag) Set(s string) error {
 func (f formatFlag) Type() string     { return "bool" }
 func (f formatFlag) IsBoolFlag() bool { return true }
 
-// askedForm returns the format that the arguments request, without parsing the
-// rest: errors in the arguments are reported in that format too.
+// askedForm returns the format in the arguments without parsing the rest, because errors in the
+// arguments are reported in that format too.
 func askedForm(args []string) (f format) {
 	verb := ""
 	for i, arg := range args {
@@ -124,7 +124,7 @@ func askedForm(args []string) (f format) {
 			return f
 		case "--json", "--edn":
 			if verb == "conform" {
-				continue // there --json names a file
+				continue // here --json names a file
 			}
 			if !given || value == "true" {
 				f = format(name[2:])
@@ -147,8 +147,7 @@ func flagNames(cmd *cobra.Command) []string {
 	return append(names, "help")
 }
 
-// value prints one value on a line of its own as JSON or EDN. In text format
-// it is indented.
+// value prints one value on its own line as JSON or EDN. In text format it is indented.
 func (c *command) value(w io.Writer, v edn.Value) error {
 	text, err := c.render(v)
 	if err != nil {
@@ -213,8 +212,8 @@ func (c *command) problem(err error) {
 	c.printf("%s\n", diag.WrapError(e.Text(text)))
 }
 
-// plain formats a value for people: strings and keywords without quotes and
-// colons, and nothing for nil.
+// plain returns a value as text for people: strings and keywords without quotes and colons; empty
+// for nil.
 func plain(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -236,7 +235,7 @@ func cutTo(s string, most int) string {
 	return string(r[:most]) + "…"
 }
 
-// keywords converts names to a vector of keywords.
+// keywords returns names as a vector of keywords.
 func keywords(names []string) edn.Value {
 	vs := make([]edn.Value, 0, len(names))
 	for _, n := range slices.Sorted(slices.Values(names)) {

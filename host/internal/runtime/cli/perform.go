@@ -18,18 +18,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// performance is one act to perform.
+// performance is an act with the way in which it is executed and printed.
 type performance struct {
 	request   edn.Value
-	file      string         // of the plan, if it has one
-	positions *edn.Positions // of the plan's text, or nil
+	file      string         // of the plan; empty without one
+	positions *edn.Positions // of the text of the plan; may be nil
 	flags     *callFlags
-	admit     func(*setup.Loaded) error // before any plugin is started; may be nil
-	show      func(edn.Value) error     // prints a result in a format of its own; may be nil
-	// recorded reports whether the journal of a daemon has the run.
+	admit     func(*setup.Loaded) error // called before any plugin is started; may be nil
+	show      func(edn.Value) error     // prints a result in its own format; may be nil
+	// recorded is set if the journal of a daemon has the run.
 	recorded bool
-	// refused rewrites the rejection of a request that the command built
-	// itself; may be nil.
+	// refused replaces the error for a request that the command itself created; may be nil.
 	refused func(*contract.Error) *contract.Error
 }
 
@@ -41,8 +40,8 @@ func (p performance) why(e *contract.Error) *contract.Error {
 	return p.refused(e)
 }
 
-// admitPlan rejects a plan with errors before any plugin is started, with all
-// findings in the format of check.
+// admitPlan rejects a plan with errors before any plugin is started. All findings are printed in
+// the form of check.
 func (c *command) admitPlan(
 	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *setup.Loaded,
 ) error {
@@ -53,9 +52,8 @@ func (c *command) admitPlan(
 	return c.refusal(name, positions, findings)
 }
 
-// refusal returns the error for findings with errors, nil if there are none.
-// In text format the findings are printed as check prints them, else they are
-// in the error.
+// refusal returns the error for findings with errors; nil if there are none. In text format the
+// findings are printed in the form of check, otherwise they are in the error.
 func (c *command) refusal(name string, positions *edn.Positions, findings []plan.Finding) error {
 	err := plan.FindingsError(findings, contract.SourceRequest)
 	if err == nil {
@@ -70,7 +68,7 @@ func (c *command) refusal(name string, positions *edn.Positions, findings []plan
 	return quietError{exit.Code(err)}
 }
 
-// onlyServed returns the error of an act that needs what only a daemon keeps.
+// onlyServed returns the error for an act that needs data of a daemon.
 func (c *command) onlyServed(ctx context.Context, what, omit string) error {
 	err := c.noDaemon(ctx)
 	var absent *contract.Error
@@ -80,7 +78,7 @@ func (c *command) onlyServed(ctx context.Context, what, omit string) error {
 	return err
 }
 
-// perform starts the plugins, runs one act, and prints the result.
+// perform starts the plugins, executes one act, and prints the result.
 func (c *command) perform(ctx context.Context, p performance) error {
 	f := p.flags
 	f.stream = f.stream || wantsStream(p.request)
@@ -132,7 +130,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	if err != nil {
 		return err
 	}
-	// Close is bounded by the time limits of stopping plugins.
+	// Close is limited by the time limits for stopping plugins.
 	defer host.Close()
 	service := host.Service()
 	run, refused := service.Start(context.WithoutCancel(ctx), a)
@@ -164,7 +162,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	return err
 }
 
-// follow prints a run while it goes on. A write error cancels it.
+// follow prints a run while it is executed. A write error cancels it.
 func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *watcher) {
 	err := run.Watch(context.WithoutCancel(ctx), func(e journal.Event) error {
 		w.tell(e)
@@ -175,7 +173,7 @@ func (c *command) follow(ctx context.Context, run *act.Run, told *teller, w *wat
 	}
 }
 
-// performThere has the daemon run the act. Canceling ctx cancels the run.
+// performThere executes the act in the daemon. Canceling ctx cancels the run.
 func (c *command) performThere(ctx context.Context, there *client.Client, p performance) error {
 	f := p.flags
 	for flag, wanted := range map[string]bool{"--report": f.report, "--progress": f.progress != "auto" &&
@@ -258,8 +256,8 @@ func (c *command) conclude(p performance, response edn.Value, failure *contract.
 	return c.answer(response, failure, p, told)
 }
 
-// findings returns those of the rejection of the plan that was sent; the
-// daemon did not have its text. A nested plan has another source.
+// findings returns the findings in the error of the plan that was sent, because the daemon did not
+// have its text. A nested plan has another source.
 func (p performance) findings(refusal *contract.Error) []plan.Finding {
 	if p.file == "" || refusal == nil || refusal.Source != contract.SourceRequest {
 		return nil

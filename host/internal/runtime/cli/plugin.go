@@ -105,8 +105,8 @@ func (c *command) pluginInspectCommand() *cobra.Command {
 	return cmd
 }
 
-// ask sends a question to the daemon if one runs and local is not set; done
-// reports whether it was sent.
+// ask sends a question to the daemon if one runs and local is not set. done reports whether it was
+// sent.
 func (c *command) ask(ctx context.Context, local bool, question edn.Value) (answer edn.Value, done bool, err error) {
 	if local {
 		return edn.Nil(), false, nil
@@ -121,7 +121,7 @@ func (c *command) ask(ctx context.Context, local bool, question edn.Value) (answ
 	return answer, true, err
 }
 
-// inspectThere prints a plugin in the state of the daemon.
+// inspectThere prints a plugin with its state in the daemon.
 func (c *command) inspectThere(v edn.Value) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, v)
@@ -157,7 +157,7 @@ func (c *command) inspectThere(v edn.Value) error {
 	return err
 }
 
-// healthLines formats the health that a process reports per capability.
+// healthLines returns the health that a process reports for each capability.
 func healthLines(health edn.Value) string {
 	var b strings.Builder
 	for id, h := range health.Entries() {
@@ -178,8 +178,7 @@ func healthLines(health edn.Value) string {
 	return b.String()
 }
 
-// absentLines lists the capabilities that a plugin does not provide, with
-// reason and hint.
+// absentLines returns the capabilities that a plugin does not provide, with reason and hint.
 func absentLines(v edn.Value) string {
 	var b strings.Builder
 	for _, e := range []edn.Value{v.Key("disabled"), v.Key("problem")} {
@@ -195,8 +194,7 @@ func absentLines(v edn.Value) string {
 	return b.String()
 }
 
-// providedText lists what a plugin provides, or would provide once its hint is
-// followed.
+// providedText returns what a plugin provides, or would provide if its hint is followed.
 func providedText(loaded *setup.Loaded, p plugins.Plugin) string {
 	absent := strings.Join(loaded.Absent(p.Name), " ")
 	switch {
@@ -210,7 +208,7 @@ func providedText(loaded *setup.Loaded, p plugins.Plugin) string {
 	return strings.Join(loaded.Provided(p.Name), " ")
 }
 
-// dash replaces an empty table cell.
+// dash returns "-" for an empty table cell.
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -253,7 +251,7 @@ func (c *command) listPlugins(loaded *setup.Loaded) error {
 			"block"}, rows)
 }
 
-// isolated summarizes the confinement of a plugin.
+// isolated returns a summary of the isolation of a plugin.
 func isolated(c *plugin.Confinement) string {
 	switch {
 	case c == nil:
@@ -268,7 +266,7 @@ func isolated(c *plugin.Confinement) string {
 	return string(c.Level)
 }
 
-// relative shortens a path for display.
+// relative returns a shorter path for display.
 func (c *command) relative(path string) string {
 	if rel, err := filepath.Rel(c.env.Dir, path); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -276,7 +274,7 @@ func (c *command) relative(path string) string {
 	return path
 }
 
-// started formats the command of a plugin.
+// started returns the command of a plugin as text.
 func (c *command) started(p plugins.Plugin) string {
 	return strings.Join(append([]string{c.relative(p.Command[0])}, p.Command[1:]...), " ")
 }

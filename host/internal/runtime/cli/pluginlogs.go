@@ -23,8 +23,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// logsCommand reads the log files of a plugin directly, so it works without a
-// daemon and in every state of the plugin. Those of another machine come from its daemon.
+// logsCommand reads the log files of a plugin directly, so it works without a daemon and in every
+// state of the plugin. The log of another machine comes from its daemon.
 func (c *command) logsCommand() *cobra.Command {
 	var lines int
 	var follow bool
@@ -75,11 +75,11 @@ func (c *command) logsCommand() *cobra.Command {
 	return cmd
 }
 
-// remoteLines is the most lines that a daemon returns at once.
+// remoteLines is the maximum number of lines in a response of a daemon.
 const remoteLines = 1000
 
-// logsThere prints the last lines of the log of a plugin of the daemon of --server, and
-// those to come.
+// logsThere prints the last lines of the log of a plugin of the daemon of --server, and with follow
+// the next ones.
 func (c *command) logsThere(ctx context.Context, name string, lines int, follow bool) error {
 	if lines < 1 || lines > remoteLines {
 		return usagef("--lines %d: with --server expected 1 to %d", lines, remoteLines)
@@ -113,7 +113,8 @@ func (c *command) logsThere(ctx context.Context, name string, lines int, follow 
 	return nil
 }
 
-// openLog opens the log of a plugin. With wait it waits until the log exists.
+// openLog opens the log of a plugin. With wait it waits until the log of a configured plugin
+// exists. The error for a missing log names the existing ones.
 func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*logfile.Reader, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return nil, usagef("%q is not a plugin name", name)
@@ -150,7 +151,7 @@ func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 			WithHint("add -f to wait for its first line")
 	}
 	var names []string
-	entries, _ := os.ReadDir(filepath.Join(dataDir, "plugins")) // an unreadable directory counts as empty
+	entries, _ := os.ReadDir(filepath.Join(dataDir, "plugins")) // an unreadable directory is handled like an empty one
 	for _, entry := range entries {
 		if _, err := os.Stat(plugin.LogPath(dataDir, entry.Name())); err == nil {
 			names = append(names, entry.Name())
@@ -164,8 +165,8 @@ func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 	return e.DidYouMean(contract.Nearest(name, names))
 }
 
-// logLine prints one line of a plugin's log. A line that is not JSON was
-// truncated by the end of a host and is printed unchanged.
+// logLine prints one line of the log of a plugin. A line that is not JSON was truncated when a host
+// ended, and is printed unchanged.
 func (c *command) logLine(line []byte) error {
 	if c.format == formatJSON && json.Valid(line) {
 		_, err := fmt.Fprintf(c.env.Stdout, "%s\n", line)
@@ -190,8 +191,8 @@ func (c *command) logLine(line []byte) error {
 	return err
 }
 
-// logText formats a line for people: time, level, process, message, and the
-// fields that the plugin added.
+// logText returns a line as text for people: time, level, process, message, and the fields of the
+// plugin.
 func logText(fields map[string]any) string {
 	take := func(key string) string {
 		v, ok := fields[key]

@@ -92,7 +92,7 @@ func prepare(p scaffold.Project) string {
 	return ""
 }
 
-// equip finds the tools for building the project on this machine.
+// equip searches the tools for building the project on this machine.
 func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	if named := p.Interpreter; named != "" {
 		if p.Lang == scaffold.Go {
@@ -122,8 +122,8 @@ func (c *command) equip(ctx context.Context, p *scaffold.Project) error {
 	return nil
 }
 
-// findInterpreter sets the interpreter of a project: the first that runs a small
-// script. If none does, it prints a warning and keeps the default.
+// findInterpreter sets the interpreter of a project: the first one that can run a small script. If
+// there is none, it prints a warning and keeps the default.
 func (c *command) findInterpreter(ctx context.Context, p *scaffold.Project, name, without string, script ...string) {
 	usual := scaffold.DefaultInterpreter(p.Lang)
 	if p.Interpreter = interpreter(ctx, []string{name, usual}, script...); p.Interpreter == "" {
@@ -132,13 +132,13 @@ func (c *command) findInterpreter(ctx context.Context, p *scaffold.Project, name
 	}
 }
 
-// interpreterWait is the time limit for testing an interpreter. On a busy
-// machine the packages of Python take seconds to load.
+// interpreterWait is the time limit for testing an interpreter. On a busy machine, Python needs
+// seconds to load packages.
 const interpreterWait = 30 * time.Second
 
-// interpreter returns the path of the first program that runs a small script,
-// with links resolved: a plugin starts with an empty environment, in which a
-// wrapper may not find the real program.
+// interpreter returns the path of the first program that can run a small script, with links
+// resolved, because a plugin starts with an empty environment, in which a wrapper may not find the
+// program.
 func interpreter(ctx context.Context, names []string, script ...string) string {
 	runs := func(path string) bool {
 		ctx, cancel := context.WithTimeout(ctx, interpreterWait)
@@ -157,8 +157,8 @@ func interpreter(ctx context.Context, names []string, script ...string) string {
 
 var releaseVersion = regexp.MustCompile(`^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// findSDK selects the SDK of a Go module: the named checkout, the release of
-// this program, or the checkout that it was built in.
+// findSDK selects the SDK of a Go module: the given checkout, the release of this program, or the
+// checkout that it was built in.
 func (c *command) findSDK(p *scaffold.Project) error {
 	switch {
 	case p.Local != "":

@@ -18,8 +18,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// watcher prints progress to standard error: the events of a run and the
-// transitions of plugins. It is safe for concurrent use.
+// watcher prints progress to standard error: the events of a run and the transitions of plugins. It
+// is safe for concurrent use.
 type watcher struct {
 	form format
 	on   bool
@@ -28,10 +28,10 @@ type watcher struct {
 	out      io.Writer
 	begun    time.Time
 	recorded bool      // times are those of the events, and begun is that of the first one
-	at       time.Time // of the recorded event that is being printed
+	at       time.Time // time of the recorded event that is being printed
 	done     chan struct{}
 	asked    string            // the plugin that is being described
-	slow     *time.Timer       // fires when a start becomes slow
+	slow     *time.Timer       // fires when a start is slow
 	told     bool              // a slow start was reported
 	starting map[string]bool   // plugins
 	awaited  map[string]string // the capability of each attempt in progress
@@ -44,7 +44,7 @@ const slowStart = 300 * time.Millisecond
 // longWait is the time without an event of the run after which a line says what it waits for.
 const longWait = 15 * time.Second
 
-// awaits records which capabilities a run waits for.
+// awaits records the capabilities that a run waits for.
 func (w *watcher) awaits(e journal.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,8 +76,7 @@ func (w *watcher) stillWaiting() {
 	w.line("still waiting for %s", strings.Join(names, ", "))
 }
 
-// tellStarting reports which plugins are being started once that takes long,
-// until stop is called.
+// tellStarting reports the plugins being started if that takes long, until stop is called.
 func (w *watcher) tellStarting() (stop func()) {
 	if !w.on || w.form != formatText {
 		return func() {}
@@ -173,8 +172,8 @@ func (w *watcher) transition(t daemon.Transition) {
 	w.value(t.Value())
 }
 
-// notice reports the outcome of a remediation and an opened breaker: a call
-// may wait for it. The remediation itself is an event of the run.
+// notice reports the outcome of a remediation and an opened breaker, because a call may wait for
+// it. The remediation itself is an event of the run.
 func (w *watcher) notice(n stats.Notice) {
 	switch n.Event {
 	case stats.EventOpened, stats.EventSwapped, stats.EventFailed, stats.EventQuarantine, stats.EventRecovered:
@@ -224,8 +223,7 @@ func (w *watcher) tell(e journal.Event) {
 	}
 }
 
-// setTime sets the time of what is printed next, if events have recorded times; zero
-// means now.
+// setTime sets the time of the next output, if events have recorded times; zero means now.
 func (w *watcher) setTime(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,8 +266,7 @@ func (w *watcher) line(form string, args ...any) {
 	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", since.Truncate(time.Millisecond), fmt.Sprintf(form, args...))
 }
 
-// text prints the events of interest to a person: calls, failures, and
-// accepted answers.
+// text prints the events that people need: calls, failures, and accepted answers.
 func (w *watcher) text(e journal.Event) {
 	node := e.Node
 	if path := pathText(e.Path); path != "" && e.Path.Len() > 1 {
@@ -397,7 +394,7 @@ func gatesOf(n journal.NodeReport) string {
 	return strings.Join(parts, ", ")
 }
 
-// gateText formats a verdict; score is nil without one.
+// gateText returns a verdict as text; score is nil if there is none.
 func gateText(gate string, score edn.Value, applicable, pass bool) string {
 	if !score.IsNil() {
 		gate += " " + decimal(score)

@@ -43,8 +43,7 @@ func (c *command) protocolExportCommand() *cobra.Command {
 	return cmd
 }
 
-// protocol returns the package of the daemon, or of the configuration if none
-// runs.
+// protocol returns the package of the daemon, or of the configuration if none runs.
 func (c *command) protocol(ctx context.Context, local bool) (edn.Value, error) {
 	v, done, err := c.ask(ctx, local, actionOf("protocol-export"))
 	if done {
@@ -122,7 +121,7 @@ func (c *command) protocolDiff(before, after edn.Value) error {
 	return nil
 }
 
-// longestShown limits the printed length of a value, in code points.
+// longestShown is the maximum length of a printed value, in code points.
 const longestShown = 300
 
 func protocolDiffText(rows []edn.Value) string {

@@ -25,16 +25,15 @@ func localFlag(cmd *cobra.Command, local *bool) {
 	cmd.Flags().BoolVar(local, "local", false, "work in this process, even if a daemon serves the data directory")
 }
 
-// place returns the data directory of the configuration and the socket of its
-// daemon. Plugins are not read, so errors elsewhere in the configuration do
-// not matter.
+// place returns the data directory of the configuration and the socket of its daemon. Plugins are
+// not read, so errors elsewhere in the configuration have no effect.
 func (c *command) place(ctx context.Context) (socket, dataDir string) {
 	cfg := c.configured(ctx)
 	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
 }
 
-// configured returns the configuration as far as it can be read. A command reads it
-// once; safe for concurrent use.
+// configured returns the configuration as far as it can be read. It is read once per command. Safe
+// for concurrent use.
 func (c *command) configured(ctx context.Context) *config.Config {
 	c.reading.Lock()
 	defer c.reading.Unlock()
@@ -55,8 +54,8 @@ func (c *command) configured(ctx context.Context) *config.Config {
 	return cfg
 }
 
-// reach connects to the daemon of --server, or else to that of the data directory; nil if
-// none runs.
+// reach connects to the daemon of --server, otherwise to that of the data directory; nil if none
+// runs.
 func (c *command) reach(ctx context.Context) (*client.Client, error) {
 	if c.remote != nil {
 		return c.remote, nil
@@ -72,15 +71,15 @@ func (c *command) reach(ctx context.Context) (*client.Client, error) {
 	return there, err
 }
 
-// Limits of the wait for a daemon that has the data directory and does not answer.
+// Time limits for a daemon that has the data directory and does not answer.
 const (
 	awaitDaemon = time.Minute
 	askDaemon   = 100 * time.Millisecond
 )
 
-// reachOrEnd is reach. While a daemon has the data directory that does not answer, because
-// it is coming up or going down, it waits until it answers or ends: an act that it cut
-// would be executed twice.
+// reachOrEnd works like reach. If a daemon has the data directory but does not answer, because it
+// is starting or stopping, reachOrEnd waits until it answers or ends: an act that it interrupted
+// would otherwise be executed twice.
 func (c *command) reachOrEnd(ctx context.Context) (*client.Client, error) {
 	_, dataDir := c.place(ctx)
 	told, until := false, time.Now().Add(awaitDaemon)
@@ -111,12 +110,12 @@ func (c *command) reachOrEnd(ctx context.Context) (*client.Client, error) {
 	}
 }
 
-// order executes an admin action. It fails if no daemon runs.
+// order executes an admin action. The error reports a missing daemon.
 func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error) {
 	return c.orderOnce(ctx, "", action)
 }
 
-// orderOnce is order with an idempotency key, if that is not empty.
+// orderOnce works like order with an idempotency key, if that is not empty.
 func (c *command) orderOnce(ctx context.Context, key string, action edn.Value) (edn.Value, error) {
 	there, err := c.reach(ctx)
 	if err != nil {

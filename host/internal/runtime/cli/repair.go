@@ -64,8 +64,8 @@ func (c *command) repairCommand() *cobra.Command {
 	return cmd
 }
 
-// unserved returns the configuration for an operation on a data directory that no
-// daemon serves.
+// unserved returns the configuration for an operation on a data directory without a daemon; an
+// error if a daemon has it.
 func (c *command) unserved(ctx context.Context, what string) (*config.Config, error) {
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
@@ -79,7 +79,7 @@ func (c *command) unserved(ctx context.Context, what string) (*config.Config, er
 	return cfg, err
 }
 
-// repairText formats the result of a repair for people, or what it would do.
+// repairText returns the result of a repair, or of its dry run, as text for people.
 func repairText(v edn.Value) string {
 	runs := diag.Counted(number(v.Key("runs")), "run")
 	if !v.Key("damaged?").Truthy() {
@@ -116,8 +116,8 @@ func repairText(v edn.Value) string {
 	return b.String()
 }
 
-// salvagedText says how many sessions, variables and turns a repair kept and lost;
-// empty: there were none.
+// salvagedText returns how many sessions, variables and turns a repair kept and lost; empty if
+// there were none.
 func salvagedText(v edn.Value) string {
 	var parts []string
 	total := 0

@@ -47,7 +47,7 @@ type runsDesk struct {
 	under func(*setup.Loaded)
 }
 
-// onRuns opens the journal for a command. create makes one that does not exist.
+// onRuns opens the journal for a command. With create it creates a missing one.
 func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) error) (err error) {
 	there, err := c.reach(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("--since %s: expected a time such as 90m or 7d, or a date such as 2026-11-20", text)
 }
 
-// runsTable prints a list of runs; selected reports whether it has only some.
+// runsTable prints a list of runs. selected reports whether it has only a part of them.
 func (c *command) runsTable(v edn.Value, selected bool) error {
 	var rows [][]string
 	for r := range v.Key("runs").Elems() {
@@ -180,7 +180,7 @@ func (c *command) runsTable(v edn.Value, selected bool) error {
 const noRuns = "no run is recorded; \"ferment serve\" records the acts that it executes, such as those of\n" +
 	"\"ferment act\" while it serves\n"
 
-// runMarks returns what is unusual about a recorded run.
+// runMarks returns the unusual properties of a recorded run.
 func runMarks(r edn.Value) []string {
 	var marks []string
 	if n := number(r.Key("epoch")); n > 1 {
@@ -196,7 +196,7 @@ func runMarks(r edn.Value) []string {
 	return marks
 }
 
-// tookText formats milliseconds, empty for nil.
+// tookText returns milliseconds as text; empty for nil.
 func tookText(v edn.Value) string {
 	ms, ok := v.AsInt()
 	switch d := time.Duration(ms) * time.Millisecond; {
@@ -229,7 +229,7 @@ func (c *command) runsShowCommand() *cobra.Command {
 	}
 }
 
-// runText formats a run for people.
+// runText returns a run as text for people.
 func (c *command) runText(v edn.Value, there bool) string {
 	var b strings.Builder
 	run := v.Key("run")
@@ -298,7 +298,7 @@ func (c *command) runText(v edn.Value, there bool) string {
 	return b.String()
 }
 
-// runEnd says how a run ended, and what to do next.
+// runEnd returns how a run ended, and the next command.
 func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	run := v.Key("run")
 	switch {
@@ -331,7 +331,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	return fmt.Sprintf("\n\"ferment runs show %s --edn\" prints its transcript and response\n", id)
 }
 
-// suspendedText says what a suspended run waits for.
+// suspendedText returns what a suspended run waits for.
 func suspendedText(v edn.Value, id string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nit is suspended, since %s ago, with :%s\n", since(v.Key("at")), plain(v.Key("why")))
@@ -349,12 +349,11 @@ func suspendedText(v edn.Value, id string) string {
 	return b.String()
 }
 
-// shownNodes is the number of nodes in the text of a run, apart from those that
-// were not committed.
+// shownNodes is the maximum number of nodes in the text of a run, in addition to those that were
+// not committed.
 const shownNodes = 40
 
-// nodesText formats the nodes of a run as a tree, without those that only
-// computed a value.
+// nodesText writes the nodes of a run as a tree, without those that only computed a value.
 func nodesText(b *strings.Builder, all edn.Value) {
 	nodes := slices.SortedStableFunc(all.Elems(), func(x, y edn.Value) int { return journal.ComparePaths(x.Key("path"), y.Key("path")) })
 	left, n := 0, 0
@@ -431,7 +430,7 @@ func dollars(v edn.Value) string {
 	return written(v) + " usd"
 }
 
-// stamp formats an instant to the second, "?" for nil.
+// stamp returns an instant to the second; "?" for nil.
 func stamp(v edn.Value) string {
 	at, ok := v.AsInst()
 	if !ok {
@@ -474,7 +473,7 @@ func (c *command) runsRecordsCommand() *cobra.Command {
 	return cmd
 }
 
-// lines prints values one per line: as JSON with --json, else as EDN.
+// lines prints values one per line: as JSON with --json, otherwise as EDN.
 func (c *command) lines(values edn.Value) error {
 	for v := range values.Elems() {
 		text := v.String()
@@ -518,8 +517,7 @@ func (c *command) runsVerifyCommand() *cobra.Command {
 	}
 }
 
-// verified prints the result of a verification; damage has the exit code of its
-// error type.
+// verified prints the result of a verification. Damage has the exit code of its error type.
 func (c *command) verified(v edn.Value) error {
 	damaged := v.Key("damaged")
 	what := diag.Counted(number(v.Key("runs")), "run")

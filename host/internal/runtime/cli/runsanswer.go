@@ -50,7 +50,8 @@ func (c *command) runsInterruptsCommand() *cobra.Command {
 	}
 }
 
-// allInterruptsText formats the open questions of several runs, which follow each other.
+// allInterruptsText returns the open questions of several runs. Those of one run are adjacent in
+// open.
 func allInterruptsText(open edn.Value) string {
 	var b strings.Builder
 	for open := slices.Collect(open.Elems()); len(open) > 0; {
@@ -70,7 +71,7 @@ func allInterruptsText(open edn.Value) string {
 	return b.String()
 }
 
-// interruptsText formats open questions of a run, and says how to answer them.
+// interruptsText returns the open questions of a run, and how to answer them.
 func interruptsText(open edn.Value, run string) string {
 	var b strings.Builder
 	b.WriteString("it asks people:\n")

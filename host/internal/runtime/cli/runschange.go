@@ -40,8 +40,8 @@ func (c *command) runsExportCommand() *cobra.Command {
 	}
 }
 
-// exportedPlugins returns the lines of an exported file that describe the plugins, as far as
-// it is known without a daemon what they provide.
+// exportedPlugins returns the lines of an export file that describe the plugins, as far as their
+// capabilities are known without a daemon.
 func (c *command) exportedPlugins(ctx context.Context) (string, error) {
 	o := c.options()
 	o.Lockfile, o.NoStart = setup.LockfileShown, true
@@ -60,7 +60,7 @@ func (c *command) exportedPlugins(ctx context.Context) (string, error) {
 	return store.ExportedPlugins(loaded.Descriptions()), nil
 }
 
-// warnUnknown names the plugins that an exported file does not describe.
+// warnUnknown prints the plugins that an export file does not describe.
 func (c *command) warnUnknown(names []string) {
 	if len(names) > 0 {
 		c.warn("the file does not say what plugin %s provides, which is not known: \"ferment validate --describe\" starts "+
@@ -89,7 +89,7 @@ func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) 
 		edn.Int(int64(size))), fmt.Sprintf("%s: written to %s, %d bytes", run, name, size))
 }
 
-// exportTo writes the file of a run part by part. The first part fixes the run.
+// exportTo writes the file of a run in parts. The first part determines the run.
 func (c *command) exportTo(ctx context.Context, d runsDesk, run string, to io.Writer) (id string, size int, err error) {
 	for {
 		part, err := d.do(ctx, actionOf("runs-export", edn.K("run"), edn.Text(run), edn.K("offset"), edn.Int(int64(size))))
@@ -155,7 +155,7 @@ func (c *command) runsImportCommand() *cobra.Command {
 	}
 }
 
-// onRun creates a command for an action on one run.
+// onRun returns a command for an action on one run.
 func (c *command) onRun(verb, short, long, done string) *cobra.Command {
 	return &cobra.Command{
 		Use:     verb + " RUN",
@@ -252,8 +252,8 @@ func (c *command) confirm(what, flag string) error {
 	return nil
 }
 
-// typed returns what read reads from the terminal. An interrupt ends it at once, although
-// the read goes on until the process ends.
+// typed returns the result of read, which reads from the terminal. An interrupt ends it
+// immediately, although read continues until the process ends.
 func (c *command) typed(read func() (string, error)) (string, error) {
 	type input struct {
 		text string
@@ -268,7 +268,7 @@ func (c *command) typed(read func() (string, error)) (string, error) {
 	case in := <-got:
 		return in.text, in.err
 	case <-c.ctx.Done():
-		c.printf("\r\n") // the terminal may be raw
+		c.printf("\r\n") // the terminal may be in raw mode
 		return "", context.Cause(c.ctx)
 	}
 }
@@ -335,7 +335,7 @@ func (c *command) runsResumeCommand() *cobra.Command {
 	return cmd
 }
 
-// decisionsOf reads the values of --decide and --value.
+// decisionsOf returns the decisions in --decide and --value.
 func decisionsOf(decide, values []string) ([]edn.Value, error) {
 	given := map[string]string{} // by node: the text of its value
 	var nodes []string

@@ -36,7 +36,7 @@ func (c *command) runsDiffCommand() *cobra.Command {
 	}
 }
 
-// unlessEqual returns the exit code of a comparison.
+// unlessEqual returns the exit code for a comparison.
 func unlessEqual(diff edn.Value) error {
 	if !diff.Key("equal?").Truthy() {
 		return quietError{exit.Negative}
@@ -65,7 +65,7 @@ func (c *command) compared(v edn.Value) error {
 	return unlessEqual(v)
 }
 
-// runFacts formats what two runs were and did as wholes.
+// runFacts writes the properties of two runs as a whole.
 func runFacts(b *strings.Builder, v edn.Value) error {
 	var rows [][]string
 	add := func(name string, form func(run edn.Value) string) {
@@ -94,8 +94,8 @@ func runFacts(b *strings.Builder, v edn.Value) error {
 	return display.Table(b, []string{"", "A " + plain(v.Key("a").Key("run")), "B " + plain(v.Key("b").Key("run"))}, rows)
 }
 
-// nodeDiffs formats the nodes of two runs: what differs, and one line for each
-// equal node that made a call.
+// nodeDiffs writes the nodes of two runs: the differences, and one line for each equal node that
+// made a call.
 func nodeDiffs(b *strings.Builder, nodes edn.Value) {
 	left, n := 0, 0
 	for node := range nodes.Elems() {
@@ -136,7 +136,7 @@ func bothTook(x, y edn.Value) string {
 	return tookText(x.Key("latency-ms")) + " and " + tookText(y.Key("latency-ms"))
 }
 
-// aspectLines formats one aspect of a node in both runs.
+// aspectLines returns one aspect of a node in both runs.
 func aspectLines(b *strings.Builder, aspect string, x, y edn.Value) {
 	for i, side := range []edn.Value{x, y} {
 		name := aspect
@@ -190,7 +190,7 @@ func aspectText(aspect string, side edn.Value) string {
 	return strings.Join(parts, ", ")
 }
 
-// verdictOfDiff says in one sentence whether two runs differ, and in what.
+// verdictOfDiff returns a sentence about whether two runs differ, and in what.
 func verdictOfDiff(v edn.Value) string {
 	text := "nothing differs"
 	if !v.Key("equal?").Truthy() {
@@ -216,7 +216,7 @@ func verdictOfDiff(v edn.Value) string {
 	return text
 }
 
-// shortHash formats the beginning of a hash, empty for nil.
+// shortHash returns the beginning of a hash; empty for nil.
 func shortHash(v edn.Value) string {
 	s, _ := v.AsString()
 	return s[:min(len(s), len("b3:")+8)]

@@ -139,8 +139,8 @@ func (c *command) replayFile(ctx context.Context, name string) error {
 	return c.replayed(v)
 }
 
-// unlessUnknown adds a hint to the error of a strict replay that may differ only because it
-// is not known what plugins provide; the hint names the first one.
+// unlessUnknown adds a hint to the error of a strict replay that may differ only because the
+// capabilities of plugins are unknown. The hint names the first one.
 func unlessUnknown(err error, plugins []string, hint string) error {
 	e := contract.AsError(err)
 	of := []string{"cap", "plan", "replay", "unsupported"}

@@ -109,7 +109,7 @@ func rates(kpi edn.Value) edn.Value {
 	return b.Map()
 }
 
-// statsTable prints tallies with their names.
+// statsTable prints counts with their names.
 func (c *command) statsTable(head []string, by, good string, tallies []edn.Value) error {
 	var rows [][]string
 	for _, one := range tallies {
@@ -122,7 +122,7 @@ func (c *command) statsTable(head []string, by, good string, tallies []edn.Value
 	return c.section(append(slices.Clone(head), "p50", "p95", "usd"), rows)
 }
 
-// section prints a table below an empty line, nothing without rows.
+// section prints a table after an empty line; nothing without rows.
 func (c *command) section(head []string, rows [][]string) error {
 	if len(rows) == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (c *command) section(head []string, rows [][]string) error {
 	return display.Table(c.env.Stdout, head, rows)
 }
 
-// countsText lists counts by name.
+// countsText returns counts by name.
 func countsText(v edn.Value) string {
 	var parts []string
 	for name, n := range v.Entries() {

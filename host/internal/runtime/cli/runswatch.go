@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Delays between the attempts of runs watch to reach the daemon again.
+// Delays before further attempts of runs watch to reach the daemon.
 const (
 	firstRetry = 200 * time.Millisecond
 	mostRetry  = 5 * time.Second
@@ -39,8 +39,7 @@ func (c *command) runsWatchCommand() *cobra.Command {
 	return cmd
 }
 
-// watch follows the run with a name until it ends. If patient is set, it also waits
-// for the first daemon.
+// watch follows a run until it ends. If patient is set, it also waits for the first daemon.
 func (c *command) watch(ctx context.Context, name string, wait time.Duration, patient bool) error {
 	form := "text"
 	if c.format != formatText {
@@ -100,8 +99,8 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration, pa
 	return c.answer(response, failure, performance{flags: &callFlags{}, recorded: true}, told)
 }
 
-// again waits before the daemon is asked again. It returns the error that ends the
-// watch, if there is one.
+// again waits before the next attempt. It returns the error that ends the watch; nil if it
+// continues.
 func (c *command) again(ctx context.Context, err error, there, patient bool, delay time.Duration) error {
 	var refused *contract.Error
 	switch {

@@ -63,8 +63,7 @@ func (c *command) logsText() bool {
 	return display.Terminal(c.env.Stderr)
 }
 
-// logNotServed logs the reason why a daemon does not serve as one line, and
-// returns its exit code.
+// logNotServed logs in one line why a daemon does not serve, and returns its exit code.
 func logNotServed(log hclog.Logger, err error) error {
 	code := daemon.ExitCode(err)
 	var invalid *setup.InvalidConfigError
@@ -86,8 +85,7 @@ func logNotServed(log hclog.Logger, err error) error {
 	return quietError{code}
 }
 
-// notServed prints the reason why a daemon does not serve, and returns its
-// exit code.
+// notServed prints why a daemon does not serve, and returns its exit code.
 func (c *command) notServed(err error) error {
 	code := daemon.ExitCode(err)
 	var invalid *setup.InvalidConfigError

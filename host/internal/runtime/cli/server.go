@@ -13,11 +13,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// tokenVariable has the token for the daemon of --server.
+// tokenVariable is the variable with the token for the daemon of --server.
 const tokenVariable = "FERMENT_TOKEN" //nolint:gosec // the name of a variable
 
-// remoteVerbs are the commands that --server sends elsewhere, with those below them. The
-// others work on files of this machine.
+// remoteVerbs are the commands that support --server, with those below them. The others use files
+// of this machine.
 var remoteVerbs = []string{
 	"act", "run", "runs", "session", "status", "user", "role", "token", "dispatch", "explain", "diff", "config show",
 	"judge list", "judge show", "protocol export",
@@ -27,13 +27,13 @@ var remoteVerbs = []string{
 	"admin log-level", "admin migrate", "admin reload", "admin rollback",
 }
 
-// localVerbs are exceptions: they name files of this machine.
+// localVerbs are exceptions, because they use files of this machine.
 var localVerbs = []string{"runs import", "admin backup verify"}
 
-// localFlags are flags of remote verbs that work on files or processes of this machine.
+// localFlags are flags of remote commands that use files or processes of this machine.
 var localFlags = []string{"local", "attach", "against", "inputs", "flat", "no-start"}
 
-// chooseServer sets the daemon of --server, which knows its caller by a token (CLI-003).
+// chooseServer sets the daemon of --server, which identifies its caller by a token (CLI-003).
 func (c *command) chooseServer(cmd *cobra.Command) error {
 	if c.server == "" {
 		if cmd.Flags().Changed("token-file") {
@@ -59,8 +59,8 @@ func (c *command) chooseServer(cmd *cobra.Command) error {
 	return err
 }
 
-// remote returns a client of the daemon at a URL, which is https unless it is on this
-// machine: the token must not be sent unencrypted.
+// remote returns a client of the daemon at a URL. It must be https unless it is on this machine,
+// because the token must not be sent unencrypted.
 func remote(server, token string) (*client.Client, error) {
 	c, err := client.New(server, client.WithToken(token))
 	if err != nil {
@@ -78,11 +78,11 @@ func remote(server, token string) (*client.Client, error) {
 	return c, nil
 }
 
-// maxTokenFile limits the size of a file with a token in bytes.
+// maxTokenFile is the maximum size of a file with a token in bytes.
 const maxTokenFile = 4 << 10
 
-// serverToken returns the token in the environment or in a file that only its owner can
-// read; empty if there is none.
+// serverToken returns the token in the environment or in a file that only its owner can read; empty
+// if there is none.
 func (c *command) serverToken() (string, error) {
 	if c.tokenFile == "" {
 		token, _ := c.env.Getenv(tokenVariable)

@@ -36,8 +36,8 @@ func (c *command) sessionCommand() *cobra.Command {
 	return cmd
 }
 
-// orderSession executes a session action of the daemon and shows the result.
-// Each of seen gets the result before it is shown.
+// orderSession executes a session action of the daemon and shows the result. Each function in seen
+// gets the result before it is shown.
 func (c *command) orderSession(
 	cmd *cobra.Command, action edn.Value, version int, show func(edn.Value) error, seen ...func(edn.Value),
 ) error {
@@ -219,7 +219,7 @@ func (c *command) sessionPutCommand() *cobra.Command {
 	return cmd
 }
 
-// keysOf are the names of variables in arguments.
+// keysOf returns the names of variables in arguments.
 func keysOf(args []string) edn.Value {
 	keys := make([]edn.Value, len(args))
 	for i, key := range args {

@@ -9,10 +9,10 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
-// span is the value of a flag that is a duration, as the configuration writes one.
+// span is the value of a flag with a duration in the syntax of the configuration.
 type span time.Duration
 
-// spanFlag adds a flag with a duration, which has no sign.
+// spanFlag adds a flag with a duration without a sign.
 func spanFlag(flags *pflag.FlagSet, to *time.Duration, name string, def time.Duration, usage string) {
 	*to = def
 	flags.Var((*span)(to), name, usage)
@@ -32,7 +32,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// longestSpan is below the largest duration, which is that of 292 years.
+// longestSpan is below the maximum of time.Duration, which is 292 years.
 const longestSpan = 100 * 365 * 24 * time.Hour
 
 // Set implements pflag.Value.
@@ -47,7 +47,7 @@ func (s *span) Set(text string) error {
 // Type implements pflag.Value.
 func (s *span) Type() string { return "duration" }
 
-// String implements pflag.Value; empty for none, so that no default is shown.
+// String implements pflag.Value. It returns an empty text for zero, so that no default is shown.
 func (s *span) String() string {
 	if *s == 0 {
 		return ""

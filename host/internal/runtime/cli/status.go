@@ -54,11 +54,11 @@ func (c *command) status(v edn.Value) error {
 	return statusScreen(c.env.Stdout, v, time.Now())
 }
 
-// screenLines is the height of the screen of status. Plugins in order that do not fit
-// are counted.
+// screenLines is the number of lines on the screen of status. Plugins without problems that do not
+// fit are only counted.
 const screenLines = 40
 
-// statusScreen writes the state of a daemon as people read it.
+// statusScreen writes the state of a daemon for people.
 func statusScreen(w io.Writer, v edn.Value, now time.Time) error {
 	var b strings.Builder
 	b.WriteString(statusHead(v.Key("ready"), v, now))
@@ -93,7 +93,7 @@ func statusScreen(w io.Writer, v edn.Value, now time.Time) error {
 	return overviewOfPlugins(w, v.Key("plugins"), screenLines-strings.Count(b.String(), "\n"), now)
 }
 
-// statusHead says whether the daemon is ready, and why not.
+// statusHead returns whether the daemon is ready, and why not.
 func statusHead(ready, v edn.Value, now time.Time) string {
 	phase := plain(ready.Key("phase"))
 	if phase == "ready" && !ready.Key("ok?").Truthy() {
@@ -108,7 +108,7 @@ func statusHead(ready, v edn.Value, now time.Time) string {
 	return b.String()
 }
 
-// waiting names the queue classes that have waiting runs.
+// waiting returns the queue classes with waiting runs.
 func waiting(v edn.Value) string {
 	var parts []string
 	for class := range v.Key("queue").Elems() {
@@ -122,7 +122,7 @@ func waiting(v edn.Value) string {
 	return ", " + strings.Join(parts, " and ") + " waiting"
 }
 
-// journalLine describes the journal of a daemon, and how long its transactions take.
+// journalLine describes the journal of a daemon, and the duration of its transactions.
 func journalLine(v edn.Value) string {
 	driver := plain(v.Key("driver"))
 	switch {
@@ -150,13 +150,13 @@ func journalLine(v edn.Value) string {
 	return text
 }
 
-// millis formats microseconds as milliseconds.
+// millis returns microseconds as milliseconds.
 func millis(v edn.Value) string {
 	us, _ := v.AsInt()
 	return fmt.Sprintf("%.1f ms", float64(us)/1000)
 }
 
-// isolationLine says what the kernel holds of the limits of the running plugins.
+// isolationLine describes which limits of the running plugins the kernel enforces.
 func isolationLine(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -179,7 +179,7 @@ func isolationLine(v edn.Value) string {
 	return text
 }
 
-// weakerLine lists the settings that are weaker than those of profile prod.
+// weakerLine returns the settings that are weaker than those of profile prod.
 func weakerLine(list edn.Value) string {
 	var parts []string
 	for w := range list.Elems() {
@@ -188,10 +188,10 @@ func weakerLine(list edn.Value) string {
 	return strings.Join(parts, ", ")
 }
 
-// manyFailures is how many types of failures a screen has.
+// manyFailures is the maximum number of failure types on a screen.
 const manyFailures = 4
 
-// failureLine lists the most frequent failures of the last hour.
+// failureLine returns the most frequent failures of the last hour.
 func failureLine(byType edn.Value) string {
 	type count struct {
 		name string
@@ -215,13 +215,13 @@ func failureLine(byType edn.Value) string {
 	return strings.Join(parts, ", ") + " in the last hour"
 }
 
-// figures are the columns of the figures of a period, by their keys.
+// figures are the columns of the statistics of a period, by their keys.
 var figures = []struct{ head, key string }{
 	{"parsed", "parse-rate"}, {"retried", "retry-rate"}, {"fell back", "fallback-rate"}, {"judge ok", "judge-pass-rate"},
 	{"must fail", "must-failed-rate"}, {"cache hit", "cache-hit-rate"},
 }
 
-// figureTable writes the figures of the last minutes, the last hour, and since the start.
+// figureTable writes the statistics of the last minutes, the last hour, and since the start.
 func figureTable(w io.Writer, kpi edn.Value) error {
 	if kpi.IsNil() {
 		return nil
@@ -245,7 +245,7 @@ func figureTable(w io.Writer, kpi edn.Value) error {
 	return display.Table(w, append(head, "usd each"), rows)
 }
 
-// percent formats a share; a dash is one of nothing.
+// percent returns a share as text; a dash if there is none.
 func percent(v edn.Value) string {
 	r, ok := v.AsNumber()
 	if !ok {
@@ -255,14 +255,14 @@ func percent(v edn.Value) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", 100*f), ".0") + " %"
 }
 
-// pluginColumns are the columns of the plugins on a screen with their widest cells.
+// pluginColumns are the columns of the plugins on a screen, with their maximum widths.
 var pluginColumns = []struct {
 	head   string
 	widest int
 }{{"plugin", 18}, {"running", 12}, {"state", 14}, {"for", 7}, {"calls", 5}, {"restarts", 8}, {"quality", 12}}
 
-// overviewOfPlugins writes a line for each plugin. Those that need attention come first
-// if there are more than lines.
+// overviewOfPlugins writes a line for each plugin. If there are more than lines, those that need
+// attention come first.
 func overviewOfPlugins(w io.Writer, plugins edn.Value, lines int, now time.Time) error {
 	all := slices.Collect(plugins.Elems())
 	if len(all) == 0 {
@@ -293,7 +293,7 @@ func overviewOfPlugins(w io.Writer, plugins edn.Value, lines int, now time.Time)
 	return err
 }
 
-// attention is 1 for a plugin that is not as it should be.
+// attention returns 1 for a plugin that needs attention, otherwise 0.
 func attention(p edn.Value) int {
 	if plain(p.Key("condition")) == "disabled" {
 		return 0
@@ -312,8 +312,8 @@ func attention(p edn.Value) int {
 // calm reports whether a process needs no attention.
 func calm(instance edn.Value) bool { return plain(instance.Key("state")) == "ready" }
 
-// pluginRow returns a plugin with its processes taken together. Its state is that of a
-// process that needs attention, if there is one; without processes it is the condition.
+// pluginRow returns a plugin with a summary of its processes. Its state is that of a process that
+// needs attention, if there is one; without processes it is the condition.
 func pluginRow(p edn.Value, now time.Time) []string {
 	var calls, restarts int
 	var version, problem string
@@ -342,7 +342,7 @@ func pluginRow(p edn.Value, now time.Time) []string {
 	return []string{name, dash(version), state, age(shown.Key("since"), now), fmt.Sprint(calls), fmt.Sprint(restarts), quality, problem}
 }
 
-// drift says that a plugin has another version than the lock file approves.
+// drift returns a note if the version of a plugin is not that in the lock file.
 func drift(p edn.Value) string {
 	locked, installed := plain(p.Key("locked")), plain(p.Key("installed"))
 	if locked == "" || installed == "" || locked == installed {
@@ -351,7 +351,7 @@ func drift(p edn.Value) string {
 	return "the lock file has version " + locked
 }
 
-// inOneLine cuts cells so that each row fits into one line.
+// inOneLine shortens cells so that each row fits on one line.
 func inOneLine(rows [][]string) [][]string {
 	at := 0
 	for i, column := range pluginColumns {

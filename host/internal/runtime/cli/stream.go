@@ -9,16 +9,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// teller prints a run while it goes on: in text format the text of its answer,
-// in JSON or EDN every event on a line of its own, the last with the whole
-// response.
+// teller prints a run while it is executed: in text format the text of its answer, in JSON or EDN
+// each event on its own line, the last one with the whole response.
 type teller struct {
 	*command
-	live bool // output is a terminal, where text can be retracted
+	live bool // output is a terminal, on which text can be retracted
 
 	path    edn.Value       // of the node whose text is printed
-	held    strings.Builder // provisional text, where it cannot be retracted
-	last    byte            // last byte printed as text
+	held    strings.Builder // provisional text, if it cannot be retracted
+	last    byte            // last printed byte of text
 	whole   bool            // the text of the answer was printed and accepted
 	printed bool
 }
@@ -27,7 +26,7 @@ func (c *command) newTeller() *teller {
 	return &teller{command: c, live: display.Terminal(c.env.Stdout)}
 }
 
-// wantsStream reports whether the request itself asks for a stream.
+// wantsStream reports whether the request itself requests a stream.
 func wantsStream(request edn.Value) bool {
 	form, _ := request.Key("response/type").AsKeyword()
 	return form == "stream" || request.Key("stream?").Truthy()

@@ -60,8 +60,7 @@ func (c *command) unitCommand() *cobra.Command {
 // userName is the form of the name of a system user.
 var userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
-// configPath returns the configuration that a daemon in this directory would
-// read.
+// configPath returns the configuration that a daemon in this directory would read.
 func (c *command) configPath() string {
 	path := c.config
 	if path == "" {
@@ -73,9 +72,9 @@ func (c *command) configPath() string {
 	return filepath.Clean(path)
 }
 
-// unit returns the unit file (OPS-006). The service is not restarted after
-// exit codes that require an operator. XDG_RUNTIME_DIR has the sockets of
-// plugins in the runtime directory of the service (WIRE-001).
+// unit returns the unit file (OPS-006). The service is not restarted after exit codes that need an
+// operator. With XDG_RUNTIME_DIR, the sockets of plugins are in the runtime directory of the
+// service (WIRE-001).
 func unit(program, path, profile, user string, cfg *config.Config) (string, error) {
 	if user != "" {
 		if !userName.MatchString(user) {

@@ -79,11 +79,12 @@ func textSet(names []string) edn.Value {
 	return edn.SetOf(all...)
 }
 
-// maxPassword is more bytes than a password may have.
+// maxPassword is the maximum size of standard input in bytes, which is more than a password may
+// have.
 const maxPassword = 4096
 
-// password reads a new password: twice from a terminal, else all of standard input
-// without its last line end.
+// password reads a new password: twice from a terminal, or all of standard input without its last
+// line end.
 func (c *command) password(hint string) (string, error) {
 	file, ok := c.env.Stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -100,7 +101,7 @@ func (c *command) password(hint string) (string, error) {
 		}
 		return password, nil
 	}
-	// Raw before the first question: an interrupt finds the echo off and restores it.
+	// Raw mode is set before the first question, so that an interrupt restores the echo.
 	shown, err := term.MakeRaw(int(file.Fd()))
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
@@ -124,7 +125,7 @@ func (c *command) password(hint string) (string, error) {
 	return typed[0], nil
 }
 
-// terminalIO is the two directions of a terminal.
+// terminalIO combines the input and output of a terminal.
 type terminalIO struct {
 	io.Reader
 	io.Writer
@@ -145,13 +146,13 @@ func (c *command) orderUser(cmd *cobra.Command, action edn.Value, did string) er
 	c.print("%s (%s): %s\n", plain(u.Key("login")), plain(u.Key("user/id")), did)
 	if n, ok := u.Key("tokens").AsInt(); ok {
 		c.print("tokens deleted: %d\n", n)
-		return nil // the user is gone
+		return nil // the user was deleted
 	}
 	c.print("type %s  status %s  roles %s\n", plain(u.Key("account/type")), plain(u.Key("status")), roleNames(u.Key("roles/effective")))
 	return nil
 }
 
-// roleNames lists roles without their namespace.
+// roleNames returns roles without their namespace.
 func roleNames(roles edn.Value) string {
 	var names []string
 	for r := range roles.Elems() {
@@ -178,7 +179,7 @@ func (c *command) userVerb(verb, action, short, did string) *cobra.Command {
 	}
 }
 
-// ending are the flags of a verb that takes rights away.
+// ending has the flags of a command that revokes rights.
 type ending struct{ yes, dry bool }
 
 func (e *ending) flags(cmd *cobra.Command) *cobra.Command {
@@ -187,8 +188,7 @@ func (e *ending) flags(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// confirmed returns the action after the question what, unless the flags make it
-// needless.
+// confirmed returns the action after the question what, unless the flags answer it.
 func (e *ending) confirmed(c *command, action edn.Value, what string) (edn.Value, error) {
 	switch {
 	case e.dry:
@@ -382,7 +382,7 @@ func (c *command) tokenListCommand() *cobra.Command {
 	return cmd
 }
 
-// limitsOf returns what a token is limited to.
+// limitsOf returns the limits of a token.
 func limitsOf(t edn.Value) string {
 	var parts []string
 	for _, key := range []string{"roles", "operations", "intents"} {

@@ -51,7 +51,7 @@ func (c *command) moreForms(cmd *cobra.Command, more ...string) func() string {
 	return func() string { return f.chosen }
 }
 
-// extraForm is the flag --output of a command with formats of its own.
+// extraForm is the flag --output of a command with its own formats.
 type extraForm struct {
 	*asked
 	more   []string
@@ -79,8 +79,8 @@ func (f *extraForm) Set(s string) error {
 // Type implements pflag.Value; help texts show it.
 func (f *extraForm) Type() string { return "form" }
 
-// openIntent prepares calls of the intent of a request: by the daemon of the data
-// directory, else by plugins that are started for it.
+// openIntent prepares calls of the intent of a request: in the daemon of the data directory,
+// otherwise in plugins that are started for it.
 func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace.Opening) (workspace.Caller, error) {
 	if !o.Local {
 		there, err := c.reachOrEnd(ctx)
@@ -108,14 +108,14 @@ func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace
 	return &intentHere{command: c, host: host}, nil
 }
 
-// intentThere calls an intent of a daemon.
+// intentThere calls an intent in a daemon.
 type intentThere struct {
 	*command
 	there *client.Client
 }
 
-// Call implements workspace.Caller. Only the response says how a canceled run ended, so Call waits
-// for it, for at most cancelLimit.
+// Call implements workspace.Caller. It waits for the response for at most cancelLimit after a
+// cancellation, because only the response has the outcome of a canceled run.
 func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
 	if ctx.Err() != nil {
 		return edn.Nil(), context.Cause(ctx)
@@ -134,7 +134,7 @@ func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn
 	accept := func(run string) {
 		select {
 		case accepted <- run:
-		default: // it is known
+		default: // the id is already known
 		}
 	}
 	if show == nil {
@@ -150,7 +150,7 @@ func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn
 	return response.Body, err
 }
 
-// unconfirmed is the error of a canceled call whose end the daemon does not report.
+// unconfirmed returns the error of a canceled call whose end the daemon does not report.
 func unconfirmed() *contract.Error {
 	return contract.Errorf("runtime/not-ready", "the daemon has not confirmed within %s that the run was canceled", cancelLimit).
 		WithHint("the run may go on: \"ferment runs list\" shows how it ended")
@@ -159,14 +159,14 @@ func unconfirmed() *contract.Error {
 // Close implements workspace.Caller.
 func (t *intentThere) Close() {}
 
-// cancelThere has the daemon cancel a run whose reader is gone.
+// cancelThere cancels a run in the daemon after its reader has ended.
 func (c *command) cancelThere(ctx context.Context, there *client.Client, run string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 	defer done()
 	_, _ = there.Cancel(ctx, run, "interrupt", 0)
 }
 
-// intentHere calls an intent of plugins of this process.
+// intentHere calls an intent in plugins of this process.
 type intentHere struct {
 	*command
 	host *daemon.Host
@@ -193,6 +193,5 @@ func (h *intentHere) Call(ctx context.Context, request edn.Value, show func(edn.
 	return response, failed
 }
 
-// Close implements workspace.Caller. It is bounded by the time limits of stopping
-// plugins.
+// Close implements workspace.Caller. It is limited by the time limits for stopping plugins.
 func (h *intentHere) Close() { h.host.Close() }

@@ -22,17 +22,17 @@ func (l *loader) cache() {
 	}}
 }
 
-// unanswering are the blocks that decide about no answer: a change of them keeps the
-// answers in the cache.
+// unanswering lists the blocks that do not affect answers. A change in them keeps the answers in
+// the cache valid.
 var unanswering = map[string]bool{
 	"ferment": true, "log": true, "http": true, "store": true, "queue": true, "cache": true,
 	"telemetry": true,
-	// What a session binds is in the request, and so is what a budget leaves of it.
+	// The effects of a session and of a budget on an answer are part of the request.
 	"session": true, "budget": true,
 }
 
-// answers sets the hash of what decides about answers: all other blocks, and the
-// programs, files and secrets of plugins.
+// answers sets the hash of everything that affects answers: all other blocks, and the programs,
+// files and secrets of plugins.
 func (l *loader) answers() {
 	var parts []edn.Value
 	for _, s := range l.Root.Blocks {

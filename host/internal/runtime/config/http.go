@@ -17,17 +17,17 @@ import (
 
 // HTTP holds the settings of the http block.
 type HTTP struct {
-	// Listen are addresses as host:port. Unless Open, a literal IP address is a
-	// loopback address; names are not resolved yet.
+	// Listen holds addresses as host:port. If Open is not set, literal IP addresses are loopback
+	// addresses; names are not resolved yet.
 	Listen []string
-	// Open: the listeners may be reached from other machines, because callers are
-	// identified and read over TLS (AUTH-030).
+	// Open reports that the listeners may be reached from other machines, because callers are
+	// identified and connections are encrypted (AUTH-030).
 	Open bool
 	// Proxies are the networks whose header X-Forwarded-For is trusted (AUTH-021).
 	Proxies []netip.Prefix
-	// AdminSocket is absolute.
+	// AdminSocket is the absolute path of the admin socket.
 	AdminSocket string
-	// AllowedHosts are names accepted in the Host header besides the addresses.
+	// AllowedHosts are names that are accepted in the Host header, in addition to the addresses.
 	AllowedHosts []string
 	// Origins are the web origins whose pages may call the daemon.
 	Origins []string
@@ -36,7 +36,7 @@ type HTTP struct {
 	Limits HTTPLimits
 	// Heartbeat is the interval of keep-alive messages on an idle stream.
 	Heartbeat time.Duration
-	// OrphanTTL is how long a streamed run continues without a reader.
+	// OrphanTTL is the time for which a streamed run continues without a reader.
 	OrphanTTL time.Duration
 }
 
@@ -51,12 +51,12 @@ type HTTPLimits struct {
 	// RunSubscribers and PrincipalSubscribers are the maximum numbers of concurrent streams of one
 	// run and of one caller.
 	RunSubscribers, PrincipalSubscribers int
-	// ActRate and ActBurst limit the requests of one principal for one operation,
-	// AnonymousRate those of one address that need no identity or have none.
+	// ActRate and ActBurst limit the requests of one principal for one operation. AnonymousRate
+	// limits the requests of one address without an identity.
 	ActRate       Rate
 	ActBurst      int
 	AnonymousRate Rate
-	// LoginRate limits the passwords that are verified for one account and network.
+	// LoginRate limits the password verifications for one account and network.
 	LoginRate Rate
 }
 
@@ -111,9 +111,8 @@ func (l *loader) http() {
 	l.config.HTTP = h
 }
 
-// secure reports whether listeners may be reached from other machines: callers are
-// identified, and what they send is encrypted. It reports addresses that are open
-// and must not be.
+// secure reports whether listeners may be reached from other machines: callers must be identified,
+// and connections encrypted. It reports addresses that are open although that is not the case.
 func (l *loader) secure(s *decode.Section, h HTTP) bool {
 	proxied := s.Flag("tls_terminated_by_proxy")
 	if proxied && len(h.Proxies) == 0 && s.Written("tls_terminated_by_proxy") {
@@ -156,7 +155,7 @@ func (l *loader) secure(s *decode.Section, h HTTP) bool {
 	return false
 }
 
-// MaxSocketPath is the longest socket path in bytes that every system supports.
+// MaxSocketPath is the maximum length of a socket path in bytes that all systems support.
 const MaxSocketPath = 103
 
 // bindable reports addresses on which the daemon cannot listen.

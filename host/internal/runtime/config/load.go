@@ -23,44 +23,42 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Options of a load. The zero value is usable; plugins are then not described.
+// Options configures a load. With the zero value, plugins are not described.
 type Options struct {
-	// Describer returns the descriptions of plugins. If it is nil, their
-	// configuration is parsed but not checked, and their advertised names are
-	// unknown.
+	// Describer returns the descriptions of plugins. If it is nil, the config blocks of plugins are
+	// parsed but not checked, and their advertised names are unknown.
 	Describer plugins.Describer
 	// DescribeTimeout is the time limit of one description; 0: 10 s.
 	DescribeTimeout time.Duration
-	// Dir is the base of a relative path and the directory of the default
-	// configuration. Reports name files relative to it. If it is empty, it is the
-	// working directory, and reports name files relative to the root.
+	// Dir is the base of a relative path, and the directory of the default configuration. Reports
+	// name files relative to it. If it is empty, the base is the working directory, and reports
+	// name files relative to the root.
 	Dir string
-	// Env looks up environment variables; nil is the process environment.
+	// Env looks up environment variables; nil: os.LookupEnv.
 	Env func(string) (string, bool)
 	// Profile overrides the environment variable FERMENT_PROFILE and
 	// ferment.profile; empty: not set.
 	Profile string
-	// Key is the key of the secret hashes with which a Diff detects a changed
-	// secret. Compared loads need the same key; without one a changed secret is
-	// not detected.
+	// Key is the key of the hashes of secrets, by which a Diff detects a changed secret. Compared
+	// loads need the same key; without a key, changed secrets are not detected.
 	Key []byte
-	// Locking is the treatment of the lock file.
+	// Locking selects how the lock file is applied.
 	Locking lock.Mode
-	// OnlyLocked prevents the start of programs without an entry in the lock file
-	// in every profile.
+	// OnlyLocked prevents programs without an entry in the lock file from being started, in every
+	// profile.
 	OnlyLocked bool
-	// MayStart reports whether a plugin may be started regardless of the lock file
-	// because its entry is being written; nil: none may.
+	// MayStart reports whether a plugin may be started regardless of the lock file because its
+	// entry is being written; nil: never.
 	MayStart func(plugin string) bool
 	// Attached maps labels of plugin blocks to running plugins, usually under a
 	// debugger. It is allowed in the profiles dev and test.
 	Attached map[string]plugins.Attachment
-	// Recorded, if not nil, has the descriptions of all plugins, by their labels. Neither
-	// their programs nor the secrets and files that the configuration names have to exist.
-	// For a replay of records.
+	// Recorded, if not nil, holds the descriptions of all plugins, by their labels. The programs,
+	// and the secrets and files that the configuration names, need not exist then. It is used for a
+	// replay of records.
 	Recorded map[string]contract.Description
-	// HostVersion is compared with ferment.requires. A text that is not a version
-	// number, such as that of a development build, satisfies every constraint.
+	// HostVersion is compared with ferment.requires. A text that is not a version number, such as
+	// that of a development build, satisfies every constraint.
 	HostVersion string
 	// Advise adds warnings for ferment validate: files of a configuration directory that are not read, and a data
 	// directory in which the daemon cannot create its socket.
@@ -72,9 +70,9 @@ type Options struct {
 
 // Host holds the settings of the ferment block.
 type Host struct {
-	DataDir      string // absolute
-	LockFile     string // absolute
-	Root         string // absolute; relative paths in inputs start there
+	DataDir      string // absolute path
+	LockFile     string // absolute path
+	Root         string // absolute path; base of relative paths in inputs
 	MaxDepth     int
 	MaxNodes     int
 	MaxParallel  int
@@ -82,16 +80,16 @@ type Host struct {
 	MinStability string
 	Seed         int64 // 0: random
 
-	// The daemon.
-	DrainTimeout  time.Duration // for running runs at shutdown
-	ReloadTimeout time.Duration // for plugins that a reload starts
+	// Settings of the daemon.
+	DrainTimeout  time.Duration // time for running runs to end at shutdown
+	ReloadTimeout time.Duration // time for plugins that a reload starts
 	AutoReload    bool          // reload when a file changes
-	MaxRuns       int           // concurrent runs
-	MemoryLimit   int64         // bytes; 0: derived from machine and cgroup
-	GOGC          int           // percent; 0: chosen by the host
+	MaxRuns       int           // maximum number of concurrent runs
+	MemoryLimit   int64         // bytes; 0: derived from the machine and its cgroup
+	GOGC          int           // percent; 0: the default of the host
 }
 
-// Limits returns the limits on plans.
+// Limits returns the limits of plans.
 func (h *Host) Limits() plan.Limits {
 	limits := plan.DefaultLimits()
 	if h.MaxDepth > 0 {
@@ -102,9 +100,9 @@ func (h *Host) Limits() plan.Limits {
 
 // Config is the result of a load. It is immutable.
 type Config struct {
-	// Root is the directory of the configuration; file names are printed relative to it.
+	// Root is the absolute path of the directory of the configuration.
 	Root string
-	// Profile is one of Profiles.
+	// Profile is one of language.Profiles.
 	Profile   string
 	Files     []*diag.Source
 	Host      Host
@@ -114,36 +112,35 @@ type Config struct {
 	Cache     Cache
 	Telemetry Telemetry
 	Session   Session
-	// LogFormat is one of LogFormats; empty if no file could be read.
+	// LogFormat is one of language.LogFormats; empty if no file could be read.
 	LogFormat string
 	Plugins   []plugins.Plugin
 	// Lock is the lock file; empty if it was not read.
 	Lock        lock.File
 	Inputs      []expression.Input
 	Diagnostics diag.Diagnostics
-	// Hash identifies the values of the configuration, independent of files and
-	// formatting. Inputs count through the values that depend on them.
+	// Hash identifies the values of the configuration, independent of files and formatting. Inputs
+	// affect it through the values that depend on them.
 	Hash string
-	// Answers identifies the part of the configuration that decides about answers
-	// (RUN-030).
+	// Answers identifies the part of the configuration that affects answers (RUN-030).
 	Answers string
 	// Generation is the configuration for acts; nil if there are errors.
 	Generation *build.Generation
 
-	Tree   *decode.Section   // decoded; nil if no file could be read
+	Tree   *decode.Section   // decoded tree; nil if no file could be read
 	Prints map[string]string // keyed hashes of secrets, by handle
-	// Variables are the set environment variables that were read, with their place
-	// if an .env file sets them.
+	// Variables holds the environment variables that were read and are set, with their position if
+	// an .env file sets them, else nil.
 	Variables map[string]*diag.Range
 	dropped   int
 	lookup    func(variable string) (string, bool)
-	// ahead is the relative path from the working directory to Root.
+	// ahead is the path of Root relative to the working directory; empty if they are the same.
 	ahead string
 }
 
-// Load reads the configuration at path, a file or a directory; an empty path is
-// that of Find. It reports every problem that it finds. The Config is never nil;
-// its Generation is nil if a diagnostic is an error.
+// Load loads the configuration at path, a file or a directory; an empty path selects files.Find. It
+// reports every problem that it finds. The Config is never nil; its Generation is nil if a
+// diagnostic is an error.
 func Load(ctx context.Context, path string, opts Options) (*Config, diag.Diagnostics) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -161,10 +158,9 @@ func Load(ctx context.Context, path string, opts Options) (*Config, diag.Diagnos
 	return l.config, l.config.Diagnostics
 }
 
-// Unreadable reports whether a file or directory of the configuration could not be read,
-// the file at the path of Load ends neither in .hcl nor in .hcl.json, or the directory
-// holds no configuration. Files above a size limit and includes that match no file do
-// not count.
+// Unreadable reports whether a file or directory of the configuration could not be read, the path
+// of Load is a file that ends neither in .hcl nor in .hcl.json, or the directory has no
+// configuration. Files above a size limit, and includes that match no file, do not count.
 func (c *Config) Unreadable() bool {
 	return slices.ContainsFunc(c.Diagnostics, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.SeverityError && d.Type == "config/include" && len(d.Path) == 0
@@ -228,7 +224,7 @@ func (l *loader) run(ctx context.Context, path string) {
 	l.answers()
 }
 
-// plugins returns the options of the descriptions.
+// plugins returns the options for describing plugins.
 func (l *loader) plugins() plugins.Options {
 	return plugins.Options{
 		Describer:       l.opts.Describer,
@@ -245,7 +241,7 @@ func (l *loader) plugins() plugins.Options {
 	}
 }
 
-// kept returns the files of the listeners that no effect may access.
+// kept returns the files of the listeners that effects must not access.
 func (l *loader) kept() []string {
 	var out []string
 	if socket := l.config.HTTP.AdminSocket; socket != "" {
@@ -257,8 +253,8 @@ func (l *loader) kept() []string {
 	return out
 }
 
-// wayTo returns the path from the working directory to root, with slashes; empty
-// if they are equal or Options.Dir is empty.
+// wayTo returns the path from Options.Dir to root, with slashes; empty if they are the same or
+// Options.Dir is empty.
 func (l *loader) wayTo(root string) string {
 	if l.opts.Dir == "" {
 		return ""
@@ -340,8 +336,8 @@ func (c *Config) Printer() decode.Printer { return decode.Printer{Root: c.Root} 
 // hash sets the hash of the decoded configuration.
 func (l *loader) hash() { l.config.Hash = edn.Hash(l.config.BlockValue(l.Root)) }
 
-// BlockValue returns a decoded block as data that is independent of the machine: paths
-// are relative to the root and secrets are handles.
+// BlockValue returns a decoded block as EDN that is independent of the machine: paths are relative
+// to the root, and secrets are handles.
 func (c *Config) BlockValue(s *decode.Section) edn.Value {
 	var b edn.MapBuilder
 	for name, v := range s.Attrs {
@@ -349,7 +345,7 @@ func (c *Config) BlockValue(s *decode.Section) edn.Value {
 	}
 	for _, inner := range s.Blocks {
 		if inner.Node.Spec.Open {
-			continue // locals are included where they are used
+			continue // the values of locals are part of the attributes that use them
 		}
 		key := append([]string{inner.Node.Spec.Name}, inner.Node.Labels...)
 		b.Set(diag.Words(key), c.BlockValue(inner))
@@ -390,7 +386,7 @@ func (c *Config) Plugin(name string) *plugins.Plugin {
 	return nil
 }
 
-// sources records the origins of the variables that were read.
+// sources sets Variables.
 func (l *loader) sources() {
 	l.config.Variables = map[string]*diag.Range{}
 	for _, in := range l.config.Inputs {
@@ -404,8 +400,8 @@ func (l *loader) sources() {
 	}
 }
 
-// Writable returns the sorted directories that enabled effects and grants of
-// plugins allow to write. Paths that cannot be read are omitted.
+// Writable returns the sorted directories that enabled effects and the isolation of plugins allow
+// to write. Paths that cannot be read are omitted.
 func (c *Config) Writable() []string {
 	var all []string
 	if c.Tree == nil {
@@ -434,8 +430,8 @@ func (c *Config) Writable() []string {
 	return slices.Compact(all)
 }
 
-// ModelPrices returns the prices of the models of all plugins with priced models,
-// in the order of the plugins and by label.
+// ModelPrices returns the prices of the models of all plugins that have any, in the order of the
+// plugins and by label.
 func (c *Config) ModelPrices() []plugins.ModelPrice {
 	var all []plugins.ModelPrice
 	for i := range c.Plugins {

@@ -14,27 +14,27 @@ import (
 
 // Queue holds the settings of the queue of accepted runs.
 type Queue struct {
-	Enabled   bool   // acts may be answered before they run
-	Default   string // class of these
+	Enabled   bool   // acts with :response/type :accepted are permitted
+	Default   string // class of acts without one
 	MaxQueued int
 	Deadlines request.Deadlines
-	Grace     time.Duration // of a plugin, for a call that was canceled
+	Grace     time.Duration // time for a plugin to end a canceled call
 	Retry     QueueRetry
-	Classes   []QueueClass      // sync first
-	Intents   map[string]string // class by intent
+	Classes   []QueueClass      // the class sync is the first
+	Intents   map[string]string // name of the class by intent
 }
 
-// QueueRetry configures how often failed jobs are executed, and the delays between.
+// QueueRetry configures the retries of failed jobs and the delays between them.
 type QueueRetry struct {
 	MaxAttempts     int
 	Backoff, Jitter time.Duration
 }
 
-// QueueClass is a class of runs. Either Workers or PerCore is 0.
+// QueueClass is a class of runs. Either Workers or PerCore is set; the other one is 0.
 type QueueClass struct {
 	Name      string
 	Workers   int
-	PerCore   float64 // workers
+	PerCore   float64 // workers per processor core
 	MaxQueued int
 	Weight    int
 }

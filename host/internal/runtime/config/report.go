@@ -6,8 +6,8 @@ import (
 	slashpath "path"
 )
 
-// Report returns a report with at most max diagnostics and MaxShownPerFile per file;
-// 0: all. The counts include the omitted ones.
+// Report returns a report with at most max diagnostics and diag.MaxShownPerFile per file; max 0
+// includes all. The counts include the omitted ones.
 func (c *Config) Report(max int) diag.Report {
 	r := diag.NewReport(c.Diagnostics, c.dropped, len(c.Files), max)
 	for i := range r.Shown {
@@ -16,8 +16,8 @@ func (c *Config) Report(max int) diag.Report {
 	return r
 }
 
-// Located returns the diagnostic with file names relative to the working directory
-// of the load.
+// Located returns a copy of the diagnostic with file names relative to the working directory of the
+// load.
 func (c *Config) Located(d diag.Diagnostic) diag.Diagnostic {
 	if c.ahead == "" {
 		return d

@@ -51,7 +51,7 @@ func (l *loader) session() {
 	l.config.Session = Session{Rules: r, Sweep: s.Duration("sweep")}
 }
 
-// classOf returns the class with what a block sets.
+// classOf returns the class c with the attributes that a block sets.
 func classOf(s *decode.Section, c session.Class) session.Class {
 	set := func(name string) bool { return !s.Attrs[name].EDN.IsNil() }
 	if set("default_ttl") {
@@ -69,13 +69,13 @@ func classOf(s *decode.Section, c session.Class) session.Class {
 	return c
 }
 
-// lifetimes reports a class whose default lifetime is above the longest that can be asked for.
+// lifetimes reports a class whose default lifetime is above its maximum lifetime.
 func (l *loader) lifetimes(s *decode.Section, c session.Class) {
 	l.atMost(s, "default_ttl", c.DefaultTTL, "max_ttl", c.MaxTTL)
 }
 
-// atMost reports a written time of a block that is above the time that bounds it; 0: nothing
-// does.
+// atMost reports a written duration d of a block that is above most, the value of the attribute
+// bound; most 0 means unlimited.
 func (l *loader) atMost(s *decode.Section, attr string, d time.Duration, bound string, most time.Duration) {
 	v := s.Attrs[attr]
 	if most == 0 || d <= most || !v.Written {
@@ -91,7 +91,7 @@ func (l *loader) atMost(s *decode.Section, attr string, d time.Duration, bound s
 	})
 }
 
-// bindingTarget reports a binding into a part of the request that an act does not have.
+// bindingTarget reports a binding to a part of the request that acts do not have.
 func (l *loader) bindingTarget(s *decode.Section) {
 	target, _ := s.Texts("target")
 	known := request.Keys()
@@ -114,8 +114,8 @@ func (l *loader) bindingTarget(s *decode.Section) {
 	})
 }
 
-// classes adds the declared classes. One that is shipped keeps what its block leaves
-// out; a namespace belongs to one class.
+// classes adds the declared classes. A class with the name of a shipped one overrides only the
+// attributes that its block sets. A namespace must belong to one class.
 func (l *loader) classes(s, vars *decode.Section, r *session.Rules) {
 	declared := map[string]string{}
 	r.ByNamespace = maps.Clone(r.ByNamespace)
@@ -153,7 +153,7 @@ func accessOf(s *decode.Section) (a session.Access) {
 	return a
 }
 
-// accesses returns the shipped policies with the declared ones in their place.
+// accesses returns the shipped policies, with those of the same name replaced by the declared ones.
 func accesses(shipped map[string]session.Access, declared []*decode.Section) map[string]session.Access {
 	out := maps.Clone(shipped)
 	if out == nil {
@@ -165,7 +165,7 @@ func accesses(shipped map[string]session.Access, declared []*decode.Section) map
 	return out
 }
 
-// addBinding adds a declared binding. One of a shipped variable replaces it.
+// addBinding adds a declared binding. It replaces a shipped binding of the same variable.
 func addBinding(s *decode.Section, r *session.Rules) {
 	target, _ := s.Texts("target")
 	r.Bindings = slices.DeleteFunc(r.Bindings, func(b session.Binding) bool { return b.Var == s.Label() })

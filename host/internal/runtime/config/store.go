@@ -16,25 +16,25 @@ import (
 
 // Store holds the settings of the journal.
 type Store struct {
-	// File is the absolute path of the SQLite database; empty: there is none.
+	// File is the absolute path of the SQLite database; empty: SQLite is not used.
 	File string
-	// DSN is the secret with the connection string of the PostgreSQL database; nil: there is none.
-	// Lease is the time without a sign of life after which another host takes over the runs of
-	// this one.
+	// DSN is the secret with the connection string of the PostgreSQL database; nil: PostgreSQL is
+	// not used. Lease is the time without a transaction of this host after which another host takes
+	// over its runs.
 	DSN     *expression.Secret
 	Lease   time.Duration
 	Sync    bool  // commits survive a power failure
 	MinFree int64 // bytes of free space that new acts require
-	// AutoMigrate brings the schema of File to the version of this program when a daemon starts.
+	// AutoMigrate migrates the schema of File to the version of this program when a daemon starts.
 	AutoMigrate bool
-	// AllowNetworkFS accepts a File on a network file system.
+	// AllowNetworkFS permits a File on a network file system.
 	AllowNetworkFS bool
-	// Age is the age at which finished runs are removed; 0: no limit. FailedAge replaces it for
-	// runs that were not completed, if it is longer. Size is the maximum size of all runs in bytes;
-	// 0: no limit.
+	// Age is the age at which finished runs are removed; 0: unlimited. For runs that were not
+	// completed, FailedAge applies if it is longer. Size is the maximum size of all runs in bytes;
+	// 0: unlimited.
 	Age, FailedAge time.Duration
 	Size           int64
-	// KeyWindow is how long runs with an idempotency key are kept at least.
+	// KeyWindow is the minimum time for which runs with an idempotency key are kept.
 	KeyWindow time.Duration
 }
 
@@ -42,7 +42,8 @@ type Store struct {
 // memory.
 func (s Store) Lasts() bool { return s.File != "" || s.DSN != nil }
 
-// StoreDSN reads the connection string of the store. Store.DSN must not be nil.
+// StoreDSN reads the connection string of the store. Store.DSN must not be nil. The error means
+// that the secret cannot be read.
 func (c *Config) StoreDSN() (string, error) {
 	text, err := c.Store.DSN.Read(c.lookup)
 	if err != nil {
@@ -51,7 +52,7 @@ func (c *Config) StoreDSN() (string, error) {
 	return text, nil
 }
 
-// storeSecret checks that the connection string of the store exists.
+// storeSecret reports a connection string of the store that does not exist.
 func (l *loader) storeSecret(r *plugins.Reader) {
 	if l.config.Store.DSN != nil {
 		at := l.Root.Block("store").Attrs["dsn"].At

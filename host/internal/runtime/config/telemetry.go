@@ -11,11 +11,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Telemetry holds the settings of what a daemon reports about itself.
+// Telemetry holds the settings of log, metrics and traces.
 type Telemetry struct {
 	Level     string            // one of language.LogLevels
-	Levels    map[string]string // by module
-	Content   string            // off, hash or full
+	Levels    map[string]string // level by module
+	Content   string            // "off", "hash" or "full"
 	MaxSeries int
 	OTel      *OTel // nil: nothing is exported
 }
@@ -75,14 +75,14 @@ func (l *loader) otel(s *decode.Section) *OTel {
 	return o
 }
 
-// isCollector reports whether a text is the URL of a collector.
+// isCollector reports whether text is a valid URL of a collector.
 func isCollector(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
 		u.RawQuery == "" && u.Fragment == ""
 }
 
-// otelSecrets checks that the headers of the export exist.
+// otelSecrets reports headers of the export whose secrets do not exist.
 func (l *loader) otelSecrets(r *plugins.Reader) {
 	if l.config.Telemetry.OTel == nil {
 		return
@@ -98,7 +98,7 @@ func (l *loader) otelSecrets(r *plugins.Reader) {
 }
 
 // OTelHeaders reads the headers of the export, which may be secrets. Telemetry.OTel must not be
-// nil.
+// nil. The error means that a secret cannot be read.
 func (c *Config) OTelHeaders() (map[string]string, error) {
 	out := map[string]string{}
 	for name, secret := range c.Telemetry.OTel.Headers {

@@ -24,15 +24,15 @@ const MaxTLSFile = 1 << 20
 // configuration, so a mismatched pair is rejected before it is used, and a reload
 // loads a renewed certificate.
 type TLS struct {
-	CertFile, KeyFile string // absolute
+	CertFile, KeyFile string // absolute paths
 	// Config is the server configuration; it must not be modified.
 	Config *tls.Config
 	// Print is a hash of the certificate chain and of the authorities for client certificates.
 	Print string
 }
 
-// tls reads the certificate of the listeners; nil if there is none or it cannot be
-// used, which is reported.
+// tls reads the certificate of the listeners. It returns nil if none is configured, or if it cannot
+// be used, which is reported.
 func (l *loader) tls(s *decode.Section) *TLS {
 	t := &TLS{CertFile: s.Text("cert_file"), KeyFile: s.Text("key_file")}
 	if t.CertFile == "" && t.KeyFile == "" {
@@ -81,7 +81,7 @@ func (l *loader) tls(s *decode.Section) *TLS {
 	return t
 }
 
-// clientAuthorities returns the authorities of client certificates; nil for none.
+// clientAuthorities returns the authorities of client certificates; nil if none are configured.
 func (l *loader) clientAuthorities(s *decode.Section, print io.Writer) (*x509.CertPool, error) {
 	path := s.Text("client_ca_file")
 	if path == "" {
@@ -106,10 +106,10 @@ func (l *loader) clientAuthorities(s *decode.Section, print io.Writer) (*x509.Ce
 	return pool, nil
 }
 
-// errReported is returned after a diagnostic has been reported.
+// errReported is returned after a problem has been reported as a diagnostic.
 var errReported = errors.New("reported")
 
-// readPair reads certificate and key and checks that they match.
+// readPair reads the certificate and its key and checks that they match.
 func (l *loader) readPair(s *decode.Section, t *TLS) (*tls.Certificate, error) {
 	chain, certErr := l.readTLSFile(s, "cert_file", t.CertFile, false)
 	key, keyErr := l.readTLSFile(s, "key_file", t.KeyFile, true)
@@ -118,7 +118,7 @@ func (l *loader) readPair(s *decode.Section, t *TLS) (*tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
-		// The errors of the library never contain the content of the files.
+		// The error of the library does not contain the content of the files.
 		l.report.Add(diag.Diagnostic{
 			Type: "config/type",
 			Message: fmt.Sprintf("certificate %s and key %s cannot be used: %s", diag.Quote(l.named(t.CertFile)),
@@ -156,8 +156,8 @@ func (l *loader) checkTime(s *decode.Section, t *TLS, leaf *x509.Certificate) {
 	})
 }
 
-// readTLSFile reads one of the two files. It follows symbolic links, which tools
-// that renew certificates use for the current one.
+// readTLSFile reads one file. It follows symbolic links, because tools that renew certificates use
+// them for the current file.
 func (l *loader) readTLSFile(s *decode.Section, attr, path string, private bool) ([]byte, error) {
 	report := func(typ, message, hint, nearest string) error {
 		l.report.Add(diag.Diagnostic{
@@ -200,5 +200,5 @@ func (l *loader) readTLSFile(s *decode.Section, attr, path string, private bool)
 	return text, nil
 }
 
-// named returns the printed form of a path.
+// named returns the display name of a path.
 func (l *loader) named(path string) string { return disk.PrintedName(l.config.Root, path) }

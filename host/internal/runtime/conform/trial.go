@@ -21,18 +21,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Time limits of a trial. Most only end what hangs and leave room for a busy
-// machine. A fixture whose fault is to hang uses up the short ones.
+// Time limits of a trial. Most of them only stop a plugin that hangs, and are long enough for a
+// busy machine. The short ones are used for a fixture whose fault is to hang.
 const (
-	longStart  = time.Minute      // for a plugin to be ready
-	shortStart = 5 * time.Second  // for one that never is
-	longCall   = time.Minute      // the deadline of a call
-	shortCall  = 2 * time.Second  // of a call that may hang
+	longStart  = time.Minute      // for a plugin to become ready
+	shortStart = 5 * time.Second  // for a plugin that never becomes ready
+	longCall   = time.Minute      // deadline of a call
+	shortCall  = 2 * time.Second  // deadline of a call that may hang
 	trialLimit = 10 * time.Minute // of a whole trial
 	trialStop  = time.Minute      // for the supervisor to stop both plugins
 )
 
-// start is the limit for the broken plugin to be ready or to fail.
+// start returns the time limit for the broken plugin to become ready or fail.
 func (t *trial) start() time.Duration {
 	if t.fixture.Error == "runtime/not-ready" {
 		return shortStart
@@ -59,8 +59,8 @@ type trial struct {
 	program string
 
 	mu      sync.Mutex
-	faults  []string // diagnostics about the plugin, in order
-	strange []string // diagnostics about the sound plugin
+	faults  []string // errors of the broken plugin, in order
+	strange []string // errors of the sound plugin
 	logged  []string
 }
 
@@ -98,8 +98,8 @@ type unhealthy struct{ expected, observed string }
 
 func (u *unhealthy) Error() string { return u.observed }
 
-// Host checks the host with a fixture, which program serves, and returns the result. It takes at
-// most 11 minutes, and seconds without a plugin that hangs.
+// Host checks that the host survives the fault of a fixture, which program serves, and returns the
+// result. It takes at most 11 minutes; without a plugin that hangs it takes seconds.
 func Host(ctx context.Context, program string, f fixture.Fixture) conformance.Result {
 	t := &trial{fixture: f, program: program}
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
@@ -125,8 +125,8 @@ func Host(ctx context.Context, program string, f fixture.Fixture) conformance.Re
 	return r
 }
 
-// live runs the two plugins, calls the broken one in every way that it serves,
-// and the sound one after each call.
+// live runs the two plugins. It sends every question to the broken one, and calls the sound one
+// after each of them.
 func (t *trial) live(ctx context.Context) (err error) {
 	base, err := os.MkdirTemp("", "fer-")
 	if err != nil {
@@ -174,26 +174,26 @@ func (t *trial) live(ctx context.Context) (err error) {
 	return nil
 }
 
-// settings returns the settings of a plugin that is started once: a trial
-// observes one fault, not restarts.
+// settings returns the settings of a plugin that is not restarted, because a trial observes one
+// fault.
 func (t *trial) settings(name string) plugin.Settings {
 	s := plugin.DefaultSettings(name, t.program, fixture.Command, name)
 	s.StartTimeout, s.ConfigureTimeout = longStart, longStart
 	if name != fixture.SoundName && t.start() < longStart {
 		s.StartTimeout, s.ConfigureTimeout = t.start()-time.Second, t.start()-time.Second
 	}
-	if name == fixture.SoundName || !t.hangs() { // the probe beside a call that hangs is tested
+	if name == fixture.SoundName || !t.hangs() { // for a call that hangs, the probe is part of the test
 		s.Health.Timeout = longStart
 	}
 	s.StopGrace, s.DrainTimeout = time.Second, time.Second
 	s.Restart.Policy = plugin.Never
-	// Both plugins are the same program; different descriptions need different
-	// configurations.
+	// Both plugins have the same program, so they need different configurations to have different
+	// descriptions.
 	s.Config = edn.MustMap(edn.K("word"), edn.Text(name))
 	return s
 }
 
-// routes gives the capabilities of both plugins distinct ids.
+// routes returns the routes to both plugins, with distinct capability ids.
 func (t *trial) routes() map[string]plugin.Route {
 	routes := map[string]plugin.Route{}
 	for _, q := range fixture.Questions() {
@@ -220,8 +220,7 @@ func (t *trial) answers(ctx context.Context, client *plugin.Client) error {
 	return nil
 }
 
-// calls calls every capability of the broken plugin, the first question being
-// the one that triggers the fault.
+// calls sends every question to the broken plugin; the first one triggers the fault.
 func (t *trial) calls(ctx context.Context, client *plugin.Client) error {
 	for i, q := range fixture.Questions() {
 		err := t.askBroken(ctx, client, q)

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answers implements httpapi.Control. The answers are kept for store.retain.key_window, like the
-// idempotency keys of acts.
+// Answers implements httpapi.Control. With a store, the answers are kept for
+// store.retain.key_window, like the idempotency keys of acts; without one they are in memory.
 func (c control) Answers() httpapi.Answers {
 	if c.store == nil {
 		return &c.answers
@@ -19,7 +19,7 @@ func (c control) Answers() httpapi.Answers {
 	return keptAnswers{c.store, l.Store.KeyWindow}
 }
 
-// keptAnswers are the answers in a store.
+// keptAnswers implements httpapi.Answers with a store.
 type keptAnswers struct {
 	store  *store.Store
 	window time.Duration

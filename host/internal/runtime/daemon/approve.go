@@ -25,8 +25,8 @@ func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract
 	return outcome.Value().AssocKey("reload", result), nil
 }
 
-// approve writes the entry. It holds the reload lock, so no reload reads the
-// file meanwhile.
+// approve writes the entry. It holds the reload lock, so that no reload reads the file at the same
+// time.
 func (d *Daemon) approve(ctx context.Context, name string) (*setup.LockOutcome, *contract.Error) {
 	if d.options.Lockfile == setup.LockfileReadonly {
 		return nil, contract.Errorf("config/lock",
@@ -48,7 +48,7 @@ func (d *Daemon) approve(ctx context.Context, name string) (*setup.LockOutcome, 
 	return outcome, nil
 }
 
-// approvedOnly is the error for a reload that was refused after an approval.
+// approvedOnly returns the error for a reload that was rejected after the approval was written.
 func approvedOnly(name string, outcome *setup.LockOutcome, err *contract.Error) *contract.Error {
 	wrapped := *err
 	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", but the reload failed and the daemon " +

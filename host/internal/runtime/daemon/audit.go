@@ -17,16 +17,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// auditLimit bounds the time that an answer waits for its record in the audit trail. A
-// disk that does not answer must not keep operators from looking at the daemon.
+// auditLimit is the maximum time that an answer waits for its record in the audit trail. A disk
+// that does not respond must not block operators.
 const auditLimit = 2 * time.Second
 
-// record writes a record of the audit trail. With durable it returns when the record is
-// on disk.
+// record writes a record of the audit trail and logs a failure. With durable it returns when the
+// record is on disk, after auditLimit at the latest.
 func (d *Daemon) record(body journal.Body, durable bool) {
 	h := d.host.Load()
 	if h == nil {
-		return // the log has it
+		return // the log has the event already
 	}
 	ctx := d.life
 	if durable {
@@ -47,16 +47,16 @@ func (d *Daemon) record(body journal.Body, durable bool) {
 	}
 }
 
-// auditWait is what the log has of records that wait for space.
+// auditWait is the logging state for audit records that wait for disk space.
 type auditWait struct {
 	mu      sync.Mutex
 	waiting bool
 	drops   bool
-	lost    int // at the begin of the wait
+	lost    int // number of lost records when the wait began
 }
 
-// noteWaiting logs, once each, that records of the audit trail wait for space and that some
-// are dropped, and later that those that waited are written.
+// noteWaiting logs once that audit records wait for disk space, once that some are dropped, and
+// later that the waiting ones were written.
 func (d *Daemon) noteWaiting() {
 	if d.store == nil {
 		return
@@ -80,7 +80,7 @@ func (d *Daemon) noteWaiting() {
 	}
 }
 
-// Auditable implements httpapi.Control (JRN-006).
+// Auditable implements httpapi.Control (JRN-006). It returns journal/full while the disk is full.
 func (c control) Auditable() *contract.Error {
 	if c.store == nil || !c.store.Short() {
 		return nil
@@ -89,13 +89,14 @@ func (c control) Auditable() *contract.Error {
 		WithHint("free space on the file system of the data directory")
 }
 
-// inIPv6 returns an address in IPv6 form, without its port; "" for that of a socket.
+// inIPv6 returns an IP address, given with or without a port, in IPv6 form; "" if it is not one, as
+// for a caller of a socket.
 func inIPv6(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		with, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return "" // that of a socket
+			return "" // not an IP address
 		}
 		ip = with.Addr()
 	}
@@ -144,8 +145,8 @@ func (d *Daemon) Permitted(p httpapi.Permission) {
 	}, true)
 }
 
-// Rejected implements httpapi.Backend. The text of the error may quote the request, so
-// only its type is written, and no intent that looks like a secret.
+// Rejected implements httpapi.Backend. The text of the error may quote the request, so only its
+// type is recorded. An intent that looks like a secret is omitted.
 func (d *Daemon) Rejected(r httpapi.Rejection) {
 	if journal.HideText(r.Intent) != r.Intent {
 		r.Intent = ""
@@ -166,7 +167,7 @@ func (d *Daemon) Rejected(r httpapi.Rejection) {
 		PrincipalType: r.PrincipalType, Roles: r.Roles, Intent: r.Intent, Status: journal.ActWasRejected,
 		Err: contract.Errorf(r.Err.Type, "the act was rejected"),
 	}
-	if r.Kept && d.host.Load() != nil { // the stream shows it to the meter
+	if r.Kept && d.host.Load() != nil { // the meter observes the stream
 		d.record(body, true)
 	} else if d.figures.meter != nil {
 		d.figures.meter.Observe(journal.Record{Run: journal.HostRun, Seq: 1, At: time.Now(), Epoch: 1, Body: body}, nil)
@@ -179,9 +180,8 @@ func truncated(v edn.Value) string {
 	return strings.ToValidUTF8(text[:min(len(text), 80)], "")
 }
 
-// Audit implements httpapi.Control. The answer to an operator waits until the record is
-// on disk; that to a caller of a session does not, because it would wait for two
-// commits.
+// Audit implements httpapi.Control. The answer to an operator waits until the record is on disk;
+// the answer to a caller of a session action does not, because it would wait for two commits.
 func (c control) Audit(entry httpapi.AuditEntry) {
 	space, _, _ := strings.Cut(entry.Action, "/")
 	input := journal.HideNamed(entry.Input.Dissoc(edn.K("action")))
@@ -203,7 +203,7 @@ func (c control) Audit(entry httpapi.AuditEntry) {
 		id, _ := input.Key("session/id").AsString()
 		c.record(&journal.SessionAction{
 			Action: entry.Action, Principal: entry.Principal, SessionID: id, Keys: namesIn(input), OK: entry.Err == nil,
-			Err:         shortened(entry.Err, "the action failed"), // its message may quote a value
+			Err:         shortened(entry.Err, "the action failed"), // the message may quote a value
 			TraceParent: entry.TraceParent, Access: entry.Access,
 		}, false)
 		return
@@ -217,8 +217,8 @@ func (c control) Audit(entry httpapi.AuditEntry) {
 	}, true)
 }
 
-// shortened returns an error with another message, or its own without secrets; nil stays
-// nil.
+// shortened returns an error of the same type with another message; with an empty message it keeps
+// the original one without secrets. nil stays nil.
 func shortened(err *contract.Error, message string) *contract.Error {
 	if err == nil {
 		return nil
@@ -247,7 +247,7 @@ func namesIn(input edn.Value) (names []string) {
 	return names
 }
 
-// recordReload records that a reload has changed the configuration.
+// recordReload records that a reload changed the configuration from hash old to hash next.
 func (d *Daemon) recordReload(old, next string, changes edn.Value) {
 	body := &journal.ConfigReloaded{Old: old, New: next}
 	for change := range changes.Elems() {
@@ -256,7 +256,7 @@ func (d *Daemon) recordReload(old, next string, changes edn.Value) {
 	d.record(body, false)
 }
 
-// maxEvents is the number of events in one answer.
+// maxEvents is the maximum number of events in one answer.
 const maxEvents = 1000
 
 // Events implements httpapi.Control.

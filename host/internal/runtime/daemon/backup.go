@@ -20,7 +20,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Backup implements httpapi.Database.
+// Backup implements httpapi.Database. Only one backup can be written at a time; a second one gets
+// admin/conflict.
 func (d *Database) Backup(ctx context.Context, target string) (edn.Value, *contract.Error) {
 	if d.missing != nil {
 		return edn.Nil(), d.missing
@@ -52,8 +53,8 @@ func (d *Database) Backup(ctx context.Context, target string) (edn.Value, *contr
 	return v, nil
 }
 
-// backupTarget returns the path of a new backup. By default it is below the data
-// directory, where a service may write; elsewhere in that directory none may be.
+// backupTarget returns the path of a new backup: target, or a new folder in the folder for backups
+// of the data directory dir. A target elsewhere in the data directory is rejected.
 func backupTarget(dir, target string, now time.Time) (string, *contract.Error) {
 	if target == "" {
 		return filepath.Join(dir, backup.Folder, now.UTC().Format("20060102T150405.000Z")), nil
@@ -65,7 +66,7 @@ func backupTarget(dir, target string, now time.Time) (string, *contract.Error) {
 	target = filepath.Clean(target)
 	parent, err := filepath.EvalSymlinks(filepath.Dir(target))
 	if err != nil {
-		parent = filepath.Dir(target) // it is made
+		parent = filepath.Dir(target) // it is created later
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -78,13 +79,13 @@ func backupTarget(dir, target string, now time.Time) (string, *contract.Error) {
 	return target, nil
 }
 
-// below reports whether a path is a folder or below it.
+// below reports whether path is folder or below it.
 func below(path, folder string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// VerifyBackup verifies a backup and returns its manifest with all findings. Differences are not an
+// VerifyBackup verifies a backup and returns its manifest with all findings. Findings are not an
 // error.
 func VerifyBackup(ctx context.Context, path string) (_ edn.Value, err error) {
 	b, err := backup.Open(ctx, path)
@@ -119,8 +120,8 @@ type Restoration struct {
 	Resume bool
 	// RevokeTokens deletes all API tokens.
 	RevokeTokens bool
-	// Damaged also restores a backup whose journal was damaged before it was backed up. A file
-	// that is not what was written is rejected.
+	// Damaged also restores a backup whose journal was damaged when the backup was made. A file
+	// that differs from the manifest is still rejected.
 	Damaged bool
 	DryRun  bool
 }
@@ -166,7 +167,7 @@ func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ 
 	return v, nil
 }
 
-// restorable verifies a backup and compares it with the configuration and what is asked.
+// restorable verifies a backup and checks that it fits the configuration and the options.
 func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how Restoration) error {
 	found, err := b.Verify(ctx)
 	if err != nil {
@@ -209,8 +210,8 @@ type restore struct {
 	suspended, revoked int
 }
 
-// empty reports an error unless the data directory is absent, or is private and empty or
-// holds a restore that was interrupted.
+// empty returns an error unless the data directory does not exist, or is private and either empty
+// or the result of an interrupted restore.
 func (r *restore) empty() error {
 	dir := r.cfg.Host.DataDir
 	entries, err := os.ReadDir(dir)
@@ -235,8 +236,7 @@ func (r *restore) empty() error {
 	return nil
 }
 
-// fill restores under the lock of the data directory. What it has written is removed if
-// it fails.
+// fill restores under the lock of the data directory. If it fails, it deletes what it has written.
 func (r *restore) fill(ctx context.Context) (err error) {
 	dir := r.cfg.Host.DataDir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -250,7 +250,7 @@ func (r *restore) fill(ctx context.Context) (err error) {
 		return &setup.EnvironmentError{Op: "restore", Err: err}
 	}
 	defer d.close()
-	if err := r.empty(); err != nil { // another one may have been faster
+	if err := r.empty(); err != nil { // another process may have filled it
 		return err
 	}
 	if err := clearDir(dir); err != nil {
@@ -273,7 +273,7 @@ func (r *restore) fill(ctx context.Context) (err error) {
 	return d.writeFormat(itoa(r.from.Manifest.Format))
 }
 
-// clearDir removes what is in a data directory, except its lock.
+// clearDir deletes the content of a data directory, except its lock file.
 func clearDir(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -289,10 +289,10 @@ func clearDir(dir string) error {
 	return nil
 }
 
-// settle suspends the open runs and revokes tokens.
+// settle suspends the open runs and revokes tokens, as the options require.
 func (r *restore) settle(ctx context.Context) (err error) {
 	if r.from.Manifest.Database.Driver != language.StoreSQLite {
-		return nil // the dump of the server has them
+		return nil // they are in the dump of the server
 	}
 	options, err := storeOptions(r.cfg)
 	if err != nil {
@@ -326,7 +326,7 @@ func revokeTokens(ctx context.Context, s *store.Store) (n int, err error) {
 	return n, err
 }
 
-// driverOf returns store.driver of a configuration whose journal lasts.
+// driverOf returns the value of store.driver of a configuration.
 func driverOf(cfg *config.Config) string {
 	switch {
 	case cfg.Store.DSN != nil:

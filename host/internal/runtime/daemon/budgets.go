@@ -22,7 +22,7 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 	switch {
 	case unknown == nil:
 		user = named
-	case unknown.Type != "user/not-found" || !accountID(user): // else a deleted account, whose counters are kept
+	case unknown.Type != "user/not-found" || !accountID(user): // a deleted account has counters too
 		return edn.Nil(), unknown
 	}
 	b := l.Generation.Budgets
@@ -78,15 +78,15 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 	return m.Map(), nil
 }
 
-// tenants returns the tenants that have used their budget, after the host itself.
+// tenants returns the tenants that have used their budget in the current window; the host itself is
+// always the first.
 func (h *Host) tenants(ctx context.Context, b *policy.Budgets) ([]string, error) {
 	seen, err := h.ledger.Seen(ctx, budget.Tenant, budget.Per(b.Of(budget.Tenant.String()).Per))
 	seen = slices.DeleteFunc(slices.Clone(seen), func(id string) bool { return id == act.Tenant })
 	return append([]string{act.Tenant}, seen...), err
 }
 
-// limitsOf returns all limits of a block, including those per run and per
-// call.
+// limitsOf returns all limits of a block as an EDN map, including those per run and per call.
 func limitsOf(block *policy.ScopeBudget) edn.Value {
 	v := act.LimitsValue(block.Limits)
 	for _, f := range block.Calls {
@@ -153,8 +153,8 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 	return h.balance(ctx, b, kind, id)
 }
 
-// knowsTenant returns an error for a tenant that has neither an account nor a counter in
-// this window.
+// knowsTenant returns an error for a tenant that has neither an account nor a counter in the
+// current window.
 func (h *Host) knowsTenant(ctx context.Context, b *policy.Budgets, id string) *contract.Error {
 	if id == policy.HostTenant {
 		return nil
@@ -177,11 +177,12 @@ func (h *Host) knowsTenant(ctx context.Context, b *policy.Budgets, id string) *c
 		id).WithHint("\"ferment admin budget show\" and \"ferment user list\" show the tenants")
 }
 
-// callerNamed returns the name under which calls of a caller are counted: a login stands
-// for the id of its account. Callers without an account, such as those of an issuer, have
-// names with a slash. Empty stays empty.
+// callerNamed returns the name under which the calls of a caller are counted. For a login that is
+// the id of its account. Callers without an account, such as those of an issuer, have names with a
+// slash and are returned as they are, like the empty name. The error for an unknown login is
+// user/not-found.
 func (h *Host) callerNamed(ctx context.Context, name string) (string, *contract.Error) {
-	if strings.ContainsRune(name, 0) { // not every database can keep it
+	if strings.ContainsRune(name, 0) { // PostgreSQL cannot store it
 		return "", contract.Errorf("invalid-request", "%.80q is not the name of a caller: it has the character U+0000", name)
 	}
 	kind, _, external := strings.Cut(name, "/")
@@ -192,8 +193,8 @@ func (h *Host) callerNamed(ctx context.Context, name string) (string, *contract.
 	return u.ID, err
 }
 
-// accountID reports whether a name has the form of the id of an account. A login has no
-// slash.
+// accountID reports whether name has the form of an account id, such as "user/7". A login never
+// contains a slash.
 func accountID(name string) bool {
 	number, is := strings.CutPrefix(name, "user/")
 	_, err := strconv.ParseUint(number, 10, 63)

@@ -20,21 +20,21 @@ type calibrationCache struct {
 	dir      calibrations.Dir
 	registry *registry.Registry
 	now      func() time.Time
-	// served is called with a model that graded but was not measured; it may
-	// be nil.
+	// served, if not nil, is called with a judge and the model that graded an answer, if the
+	// calibration did not measure that model.
 	served func(judge, model string)
 
 	mu    sync.Mutex
 	known map[string]calibrated
 }
 
-// calibrated is the content of a judge's calibration file.
+// calibrated is the content of a judge's calibration file and the grades since it was read.
 type calibrated struct {
 	looked time.Time
-	file   os.FileInfo // nil: no file
+	file   os.FileInfo // nil: the file does not exist
 	record *calibration.Record
-	// passed of graded answers had the lowest score with which one passed in the
-	// record.
+	// graded is the number of answers that the judge graded, and passed the number of those with at
+	// least the lowest passing score of the record.
 	passed, graded int
 }
 
@@ -51,8 +51,8 @@ func newCalibrationCache(dataDir string, reg *registry.Registry) *calibrationCac
 	return &calibrationCache{dir: calibrations.Dir(dataDir), registry: reg, now: time.Now, known: map[string]calibrated{}}
 }
 
-// Weight implements dispatch.Calibrations. An unreadable file counts as no
-// calibration; the configuration warns of it.
+// Weight implements dispatch.Calibrations. An unreadable file counts as no calibration; the
+// configuration has a warning about it.
 func (c *calibrationCache) Weight(judge string) calibration.Weight {
 	j, ok := c.registry.Judge(judge)
 	if !ok {
@@ -62,7 +62,7 @@ func (c *calibrationCache) Weight(judge string) calibration.Weight {
 	return c.record(judge, now).Weight(j, now)
 }
 
-// record returns the record of a judge, nil without one.
+// record returns the calibration record of a judge; nil if it has none.
 func (c *calibrationCache) record(judge string, now time.Time) *calibration.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +89,8 @@ func (c *calibrationCache) record(judge string, now time.Time) *calibration.Reco
 	return is.record
 }
 
-// Served implements dispatch.ModelObserver. It reports a grade that was given by a model other than
-// those that the calibration measured (JDG-011): such a grade is not calibrated.
+// Served implements dispatch.ModelObserver. It calls served for a grade by a model that the
+// calibration did not measure (JDG-011), because such a grade is not calibrated.
 func (c *calibrationCache) Served(judge, capID, model string) {
 	c.mu.Lock()
 	r := c.known[judge].record
@@ -100,8 +100,8 @@ func (c *calibrationCache) Served(judge, capID, model string) {
 	}
 }
 
-// Graded implements dispatch.GradeObserver: it counts the grades that the measured
-// judge gave since its record was read.
+// Graded implements dispatch.GradeObserver: it counts the grades of the measured judge since its
+// record was read.
 func (c *calibrationCache) Graded(judge, key string, score quality.Score) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,11 +116,12 @@ func (c *calibrationCache) Graded(judge, key string, score quality.Score) {
 	c.known[judge] = k
 }
 
-// intervalSeed makes equal counts give equal intervals.
+// intervalSeed is the random seed of the interval, so that equal counts give equal intervals.
 const intervalSeed = 10
 
-// share returns how many answers the judge passed, and the share of good ones
-// corrected for its errors with its interval (JDG-010); nil if it graded none.
+// share returns the number of answers that the judge graded and passed, and the estimated share of
+// good answers with its interval, corrected for the errors of the judge (JDG-010). It is nil if the
+// judge graded none.
 func (c *calibrationCache) share(judge string) edn.Value {
 	c.mu.Lock()
 	k := c.known[judge]

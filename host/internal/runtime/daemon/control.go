@@ -23,7 +23,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// control carries out admin actions.
+// control executes admin actions.
 type control struct{ *Daemon }
 
 var _ httpapi.Control = control{}
@@ -92,7 +92,7 @@ func pluginValue(l *setup.Loaded, p plugins.Plugin, status []plugin.Status, stan
 	)
 }
 
-// instance describes one process, or a slot without a process.
+// instance returns the status of one process, or of a slot without a process, as EDN.
 func instance(s plugin.Status) edn.Value {
 	var b edn.MapBuilder
 	b.Key("instance", edn.Int(int64(s.Instance)))
@@ -155,7 +155,7 @@ func healthOf(all []wire.CapabilityHealth) edn.Value {
 	return m.Map()
 }
 
-// ErrorOrNil returns e as an EDN value; nil for nil.
+// ErrorOrNil returns e as an EDN value; the EDN nil if e is nil.
 func ErrorOrNil(e *contract.Error) edn.Value {
 	if e == nil {
 		return edn.Nil()
@@ -194,7 +194,7 @@ func (c control) Protocol() edn.Value {
 	return l.Protocol()
 }
 
-// maxLog is the number of bytes of a log that are read for its last lines.
+// maxLog is the number of bytes at the end of a log file that Logs reads.
 const maxLog = 1 << 20
 
 // Logs implements httpapi.Control.
@@ -244,7 +244,8 @@ func (c control) FollowLog(name string, lines int) (httpapi.FollowingLog, *contr
 	}, nil
 }
 
-// logLine returns a line of a log as a value: a text, if it is not JSON.
+// logLine returns a line of a log as an EDN value: the JSON value, or a text if the line is not
+// JSON.
 func logLine(line []byte) edn.Value {
 	v, err := edn.ReadJSON(line, edn.WithLimits(edn.Body))
 	if err != nil {
@@ -253,8 +254,7 @@ func logLine(line []byte) edn.Value {
 	return v
 }
 
-// lastLines returns the last n lines of consecutive files. A missing file
-// contributes no lines.
+// lastLines returns the last n lines of consecutive files. A file that cannot be read is skipped.
 func lastLines(paths []string, n int) [][]byte {
 	var all [][]byte
 	for _, path := range paths {
@@ -271,7 +271,7 @@ func lastLines(paths []string, n int) [][]byte {
 	return all[max(0, len(all)-n):]
 }
 
-// tail reads the last bytes of a file, starting at the beginning of a line.
+// tail returns the last most bytes of a file, without a partial line at their beginning.
 func tail(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -295,7 +295,8 @@ func tail(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// supervise applies an operation to a plugin that has processes.
+// supervise applies do to the supervisor of a plugin. The error is runtime/not-ready if the plugin
+// has no processes.
 func (c control) supervise(name string, do func(*plugin.Supervisor) error) *contract.Error {
 	h, l := c.now()
 	p, err := l.Find(name)

@@ -14,23 +14,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// keepTalk makes the services of sessions and conversations over their stores.
+// keepTalk creates the services of sessions and conversations with their stores.
 func (h *Host) keepTalk(sessions session.Store, conversations conversation.Store, loaded *setup.Loaded) {
 	h.sessions = session.New(sessions, loaded.Session.Rules, h.tellPlugins, nil)
 	h.conversations = conversation.New(conversations, h.sessions, conversationRules(loaded), nil)
 }
 
-// conversationRules are those of the turns of sessions (CNV-028).
+// conversationRules returns the rules of conversations, which are those of the turns of sessions
+// (CNV-028).
 func conversationRules(loaded *setup.Loaded) conversation.Rules {
 	r := loaded.Session.Rules
 	return conversation.Rules{Window: r.Window, SummaryChars: r.SummaryChars}
 }
 
-// asker is the name under which the host calls models for a conversation.
+// asker is the plugin name under which the host calls models for a conversation.
 const asker = "ferment"
 
-// converse executes a call of an intent for conversations. What it asks for within
-// the call is bounded as for a plugin, with the effects that the node allows.
+// converse executes a call to a conversation capability of the host. Requests within the call have
+// the same bounds as those of a plugin, and the effects that the node permits.
 func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	ctx, release := wire.UntilStopped(ctx, call.Stop, func() *contract.Error {
 		return contract.Errorf("canceled", "the answer is no longer needed")
@@ -63,7 +64,7 @@ func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.An
 	return dispatch.Answer{Response: contract.ValueResult(out).AssocKey("trace", call.Trace)}, nil
 }
 
-// talker is the caller of a call, as the owner of conversations.
+// talker returns the caller of a call in the form in which conversations check their owner.
 func (x executor) talker(call dispatch.Call) session.Caller {
 	who := session.Caller{
 		Principal: call.Principal,
@@ -75,14 +76,14 @@ func (x executor) talker(call dispatch.Call) session.Caller {
 	return who
 }
 
-// resolved is a call with the messages of the conversation that an agent is to answer,
-// if the input names one in their place. What they are summarized by is an act of its
-// own, so that earlier turns without a summary are left out.
+// resolved returns the call of an agent with the messages of the conversation that its input refers
+// to. Earlier turns that do not fit and have no summary are left out, because making a summary is
+// an act of its own. Other calls are returned unchanged.
 func (x executor) resolved(ctx context.Context, call dispatch.Call) (dispatch.Call, error) {
 	if intent, _ := call.Request.Key("task").Key("intent").AsKeyword(); intent != conversation.AgentIntent {
 		return call, nil
 	}
-	if call.Behalf.Conversation != "" { // the host has named it
+	if call.Behalf.Conversation != "" { // the host has set the conversation
 		return call, nil
 	}
 	call.Request = call.Request.AssocKey("input", call.Request.Key("input").Dissoc(edn.K("agent/parent")))
@@ -99,8 +100,8 @@ func (x executor) resolved(ctx context.Context, call dispatch.Call) (dispatch.Ca
 	return call, nil
 }
 
-// behalfOf is the place in a conversation that the input of an agent names, which is asked
-// by a call or within it.
+// behalfOf returns the conversation and turn that the input of an agent names, for requests within
+// the call.
 func behalfOf(call dispatch.Call, input edn.Value) dispatch.Behalf {
 	out := dispatch.Behalf{Principal: call.Principal, Unkept: call.Shadow || call.Behalf.Unkept}
 	out.Conversation, _ = input.Key("conversation/id").AsString()
@@ -108,7 +109,7 @@ func behalfOf(call dispatch.Call, input edn.Value) dispatch.Behalf {
 	return out
 }
 
-// ask makes the n-th request within a call.
+// ask executes the n-th request within a call. show, if not nil, receives the streamed pieces.
 func (x executor) ask(ctx context.Context, call dispatch.Call, n int, request edn.Value, show func(edn.Value)) (edn.Value, *contract.Error) {
 	granted := contract.Handles(call.Request.Key("input"))
 	call.Effects, call.Scope = call.Allowed, call.AllowedScope

@@ -18,18 +18,18 @@ import (
 type Database struct {
 	store   *store.Store
 	cfg     *config.Config
-	program string          // version
-	missing *contract.Error // why store is nil
-	// schema is why store is nil, if this program cannot use the schema of the database.
+	program string          // version of the program
+	missing *contract.Error // returned by the methods if store is nil
+	// schema is set if store is nil because this program cannot use the schema of the database.
 	schema  *store.SchemaError
 	writing *sync.Mutex // held while a backup is written
-	dir     *dataDir    // locked by this Database, if it has opened the store
-	damaged int64       // places of the journal that a daemon has found
+	dir     *dataDir    // the directory that OpenDatabase locked; nil within a daemon
+	damaged int64       // number of damaged places that the daemon has found in the journal
 }
 
 var _ httpapi.Database = (*Database)(nil)
 
-// Database implements httpapi.Control.
+// Database implements httpapi.Control. Its result must not be closed.
 func (c control) Database() httpapi.Database {
 	_, l := c.now()
 	_, missing := (&history.Runs{Store: c.store}).Kept()
@@ -38,12 +38,12 @@ func (c control) Database() httpapi.Database {
 }
 
 // OpenDatabase locks a data directory that no daemon serves, and opens its database. If this
-// program cannot use the schema of the database, only the method DatabaseStatus of the result
-// works, and the error is nil.
+// program cannot use the schema of the database, the error is nil and only DatabaseStatus of the
+// result works. The caller must close the result.
 func OpenDatabase(ctx context.Context, cfg *config.Config, program string) (*Database, error) {
 	j, err := OpenJournal(ctx, cfg, false)
 	var schema *store.SchemaError
-	if errors.As(err, &schema) { // its status says so
+	if errors.As(err, &schema) { // DatabaseStatus reports the versions
 		return &Database{cfg: cfg, program: program, missing: contract.AsError(err), schema: schema, writing: &sync.Mutex{}}, nil
 	}
 	if err != nil {
@@ -143,7 +143,8 @@ func (d *Database) Migrate(ctx context.Context, m httpapi.Migration) (edn.Value,
 	return migrationValue(plan, m), history.Failure(err)
 }
 
-// target returns the version that a migration leads to from the present one.
+// target returns the target version of a migration from version from. The error for a rollback to a
+// version that is not lower is invalid-request.
 func target(m httpapi.Migration, from int) (int, *contract.Error) {
 	to := m.To
 	if m.Back && to < 0 {
@@ -157,7 +158,8 @@ func target(m httpapi.Migration, from int) (int, *contract.Error) {
 }
 
 // MigrateDatabase migrates the database of a data directory that no daemon serves. With DryRun it
-// only returns the plan.
+// only returns the plan. A migration that would lose data gets admin/conflict unless AcceptLoss is
+// set.
 func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migration) (edn.Value, error) {
 	j := &history.Runs{Missing: cfg.Store.File}
 	if !cfg.Store.Lasts() || noJournal(cfg) {
@@ -196,7 +198,7 @@ func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migratio
 	return migrationValue(done, m), nil
 }
 
-// migrationValue returns what a migration has done, or would do.
+// migrationValue returns a migration that was executed or planned as EDN.
 func migrationValue(m store.Migration, order httpapi.Migration) edn.Value {
 	steps := make([]edn.Value, len(m.Steps))
 	for i, name := range m.Steps {
@@ -208,6 +210,6 @@ func migrationValue(m store.Migration, order httpapi.Migration) edn.Value {
 		edn.K("to"), edn.Int(int64(m.To)),
 		edn.K("steps"), edn.Vector(steps...),
 		edn.K("dry-run?"), edn.Bool(order.DryRun),
-		edn.K("refused?"), edn.Bool(m.To < m.From && !order.AcceptLoss), // only a dry run returns then
+		edn.K("refused?"), edn.Bool(m.To < m.From && !order.AcceptLoss), // only a dry run returns with true
 	)
 }

@@ -33,28 +33,27 @@ type dataDir struct {
 	path string
 	boot string
 	lock *os.File
-	// token authenticates callers of the admin socket; it lives as long as the
-	// lock.
+	// token authenticates callers of the admin socket. It is valid while the lock is held.
 	token string
-	// crashed reports that the last daemon did not close the directory, and that no daemon
-	// has resumed its runs since (RUN-016).
+	// crashed reports that the last daemon did not close the directory, and that no daemon has
+	// resumed its runs since then (RUN-016).
 	crashed bool
 }
 
 // AdminTokenFile returns the path of the admin token in a data directory.
 func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin.token") }
 
-// nowhere are the errors of a place where no directory can be.
+// nowhere lists the errors for a path at which no directory can exist.
 var nowhere = []error{syscall.ENOENT, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL}
 
-// makeDataDir creates the directory if it is missing. That the configuration names a place
-// where no directory can be is an error of the configuration.
+// makeDataDir creates the directory if it is missing. If no directory can exist at that path, the
+// error is a *DirectoryError with ExitConfig.
 func makeDataDir(path string) error {
 	problem := func(text, fix string) error {
 		return &DirectoryError{Dir: path, Problem: text, Fix: fix, code: ExitConfig}
 	}
 	err := os.MkdirAll(path, 0o700)
-	if errors.Is(err, fs.ErrExist) { // a link that cannot be followed
+	if errors.Is(err, fs.ErrExist) { // a symbolic link that cannot be followed
 		_, err = os.Stat(path)
 	}
 	link, target := danglingLink(path)
@@ -92,11 +91,11 @@ func openDataDir(path, boot string) (*dataDir, error) {
 	return d, nil
 }
 
-// lockWait bounds the wait for another command that has the directory.
+// lockWait is the maximum time to wait for another command that holds the lock.
 const lockWait = 2 * time.Second
 
-// lockDataDir locks the data directory of a command that works on its files while
-// no daemon serves it.
+// lockDataDir locks the data directory for a command that works on its files while no daemon serves
+// it. The error is runtime/not-ready if a daemon holds the lock.
 func lockDataDir(ctx context.Context, path string) (*dataDir, error) {
 	if err := makeDataDir(path); err != nil {
 		return nil, err
@@ -119,8 +118,8 @@ func lockDataDir(ctx context.Context, path string) (*dataDir, error) {
 	return d, err
 }
 
-// await takes the lock. While another process has it and may is true for it, await
-// waits up to lockWait.
+// await takes the lock. While another process holds it and may returns true for that process, await
+// retries for up to lockWait. The error is then a *LockedError.
 func (d *dataDir) await(ctx context.Context, may func(*LockedError) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -138,12 +137,12 @@ func (d *dataDir) await(ctx context.Context, may func(*LockedError) bool) error 
 	}
 }
 
-// Held returns an error that names the daemon that holds a data directory; nil if no daemon holds
-// it. The daemon may be starting or stopping, and not respond on its admin socket.
+// Held returns a *LockedError for the daemon that holds a data directory; nil if no daemon holds
+// it. The daemon may be starting or stopping and not respond on its admin socket.
 func Held(path string) error {
 	f, err := os.Open(filepath.Join(path, "LOCK"))
 	if err != nil {
-		return nil // no daemon was ever there
+		return nil // a daemon would have created the file
 	}
 	defer func() { _ = f.Close() }()
 	if tryLock(f) {
@@ -156,9 +155,9 @@ func Held(path string) error {
 	return held
 }
 
-// isCommand reports whether the holder of a lock is a command, which has it for a
-// moment only. One that has just taken it has not written its name yet: then the
-// name is that of a process which is gone.
+// isCommand reports whether the holder of a lock is a command, which holds it only briefly. A
+// command that has just taken the lock may not have written its process id yet; the file then has
+// the id of a process that is gone.
 func (e *LockedError) isCommand() bool {
 	return e.Boot == "" || e.PID > 0 && errors.Is(syscall.Kill(e.PID, 0), syscall.ESRCH)
 }
@@ -201,8 +200,8 @@ func checkPrivate(path string) error {
 	return nil
 }
 
-// hold takes the lock. The lock file is never removed: a lock on an unlinked
-// file would not exclude another daemon.
+// hold takes the lock. The error is a *LockedError if another process holds it. The lock file is
+// never deleted: a lock on an unlinked file would not exclude another daemon.
 func (d *dataDir) hold() error {
 	f, err := os.OpenFile(filepath.Join(d.path, "LOCK"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -235,7 +234,8 @@ func lockedBy(dir string, f io.Reader) *LockedError {
 	return e
 }
 
-// checkFormat rejects a directory that a later build wrote.
+// checkFormat rejects a directory that a later version wrote or whose restore was interrupted, and
+// writes FORMAT if it is missing.
 func (d *dataDir) checkFormat() error {
 	path := filepath.Join(d.path, "FORMAT")
 	text, err := os.ReadFile(path)
@@ -272,7 +272,7 @@ func (d *dataDir) checkFormat() error {
 	return nil
 }
 
-// writeFormat writes FORMAT atomically: a partial file would stop every later daemon.
+// writeFormat writes FORMAT atomically: with a partial file no later daemon could start.
 func (d *dataDir) writeFormat(text string) error {
 	if err := renameio.WriteFile(filepath.Join(d.path, "FORMAT"), []byte(text+"\n"), 0o600); err != nil {
 		return fmt.Errorf("data directory: %w", err)
@@ -280,8 +280,8 @@ func (d *dataDir) writeFormat(text string) error {
 	return nil
 }
 
-// hostID returns the id of the host with a locked data directory, which it makes when
-// it is asked first. A copy of the directory must not have it.
+// hostID returns the id of the host of a locked data directory, and creates it on first use. A copy
+// of the directory must not include the file HOST, because two hosts must not have the same id.
 func hostID(dir string) (string, error) {
 	path := filepath.Join(dir, "HOST")
 	text, err := os.ReadFile(path)
@@ -298,8 +298,7 @@ func hostID(dir string) (string, error) {
 	return id, nil
 }
 
-// prepareRun creates the directory of the admin socket and the admin token of
-// this start.
+// prepareRun creates the directory of the admin socket and writes the admin token of this start.
 func (d *dataDir) prepareRun() error {
 	dir := filepath.Join(d.path, "run")
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -309,13 +308,13 @@ func (d *dataDir) prepareRun() error {
 		return err
 	}
 	if d.token == "" {
-		_, err := os.Lstat(AdminTokenFile(d.path)) // removed by close
+		_, err := os.Lstat(AdminTokenFile(d.path)) // close deletes it, so it exists after a crash
 		d.crashed = err == nil
 		var b [32]byte
 		_, _ = rand.Read(b[:]) // never fails
 		d.token = base64.RawURLEncoding.EncodeToString(b[:])
 	}
-	// The existing file stays until the new one is complete.
+	// WriteFile replaces the file atomically.
 	if err := renameio.WriteFile(AdminTokenFile(d.path), []byte(d.token+"\n"), 0o600); err != nil {
 		return fmt.Errorf("admin token: %w", err)
 	}
@@ -344,8 +343,8 @@ func (d *dataDir) tokenPresent() bool {
 	return strings.TrimSpace(string(text)) == d.token
 }
 
-// close removes the token and releases the lock. The token stays as the sign of a crash
-// until a daemon has resumed the runs.
+// close deletes the token file and releases the lock. After a crash the token file stays until a
+// daemon has resumed the runs.
 func (d *dataDir) close() {
 	if d.token != "" && !d.crashed && d.held() {
 		_ = os.Remove(AdminTokenFile(d.path))

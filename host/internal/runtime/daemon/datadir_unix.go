@@ -30,10 +30,11 @@ func openFiles() int {
 	return int(limit.Cur)
 }
 
-// inode distinguishes a file from a later one with the same name.
+// inode returns the inode number of a file as text, to distinguish it from a later file with the
+// same name.
 func inode(info fs.FileInfo) string {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return strconv.FormatUint(uint64(st.Ino), 36) // other systems have another type
+		return strconv.FormatUint(uint64(st.Ino), 36) // the type of Ino differs between systems
 	}
 	return ""
 }

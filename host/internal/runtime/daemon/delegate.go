@@ -14,20 +14,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// agentKind is the kind of capabilities that are agents.
+// agentKind is the capability kind of agents.
 const agentKind = "agent"
 
-// delegates reports whether a request is one of an agent for an agent.
+// delegates reports whether a request is made by an agent and calls an agent.
 func delegates(parent dispatch.Call, request edn.Value, reg *registry.Registry) bool {
 	intent, _ := request.Key("task").Key("intent").AsKeyword()
 	by, known := reg.Capability(parent.CapID)
 	return intent == conversation.AgentIntent && known && by.Kind == agentKind
 }
 
-// delegate has an agent answer another one, in a conversation that is spawned from that
-// of the first (CNV-014). What the request says of these is replaced: only the host
-// knows for whom and where an agent runs. A shadow call and a replay leave no
-// conversation, and neither do the agents that are asked within it.
+// delegate has an agent answer a request of another agent, in a new conversation that is spawned
+// from the conversation of the caller (CNV-014). The conversation and parent in the request are
+// replaced, because only the host may set them. A shadow call, a replay, and the agents called
+// within them create no conversation.
 func (h hostCalls) delegate(ctx context.Context, turn *turn, c plugin.HostCall, request edn.Value) (edn.Value, error) {
 	from := c.Parent.Behalf
 	if input := request.Key("input"); !input.IsMap() && !input.IsNil() {
@@ -80,7 +80,8 @@ func (h hostCalls) delegate(ctx context.Context, turn *turn, c plugin.HostCall, 
 	return response, nil
 }
 
-// lacks names what an agent needs to call another one and does not have; "": nothing.
+// lacks returns the part of the context that an agent needs to call another agent and does not
+// have; "" if nothing is missing.
 func lacks(from dispatch.Behalf, input edn.Value) string {
 	switch {
 	case from.Principal == "":

@@ -8,11 +8,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxDescribed bounds the references of one request for descriptions.
+// maxDescribed is the maximum number of references in one request for descriptions.
 const maxDescribed = 128
 
-// describe answers a request of a plugin for what it can call (CNV-013). The
-// handles in it were checked like those of any request.
+// describe returns the descriptions of capabilities and intents that a plugin can call (CNV-013).
+// The handles in input must have been checked with checkHandles.
 func describe(input edn.Value, reg *registry.Registry) (edn.Value, error) {
 	refs := input.Key("refs")
 	if !refs.IsVector() && !refs.IsList() || refs.Len() > maxDescribed {
@@ -32,7 +32,7 @@ func describe(input edn.Value, reg *registry.Registry) (edn.Value, error) {
 
 type callables struct {
 	reg   *registry.Registry
-	index int64 // of the reference
+	index int64 // index of the current reference
 	all   []edn.Value
 }
 
@@ -82,7 +82,7 @@ func (d *callables) addCapability(id string) error {
 	return nil
 }
 
-// put adds one callable. c is nil for an intent that no capability serves.
+// put adds one callable. c is nil for an intent without a capability.
 func (d *callables) put(intent string, c *registry.Capability, effects []string) {
 	in, out := d.reg.InSchema(intent, ""), d.reg.OutSchema(intent, "")
 	var b edn.MapBuilder
@@ -104,7 +104,8 @@ func (d *callables) put(intent string, c *registry.Capability, effects []string)
 	d.all = append(d.all, b.Map())
 }
 
-// form returns a schema without references to others.
+// form returns the schema with a name, with all references replaced by their schemas; :map if there
+// is no such schema.
 func (d *callables) form(name string) edn.Value {
 	if s, ok := d.reg.Schema(name); ok {
 		return s.Standalone()

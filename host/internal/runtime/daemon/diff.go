@@ -60,7 +60,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 	))}
 }
 
-// DiffValue returns a difference as an EDN value.
+// DiffValue returns a difference between configurations as an EDN map.
 func DiffValue(d view.Diff) edn.Value {
 	return edn.MustMap(
 		edn.K("valid?"), edn.Bool(true),
@@ -71,7 +71,7 @@ func DiffValue(d view.Diff) edn.Value {
 	)
 }
 
-// path returns the file or directory of the configuration.
+// path returns the absolute path of the file or directory of the configuration.
 func (o Options) path() string {
 	switch {
 	case o.Config == "":

@@ -30,7 +30,7 @@ type LockedError struct {
 	Boot string // of the other daemon
 }
 
-// Error names the holder.
+// Error implements error. It names the holder of the lock.
 func (e *LockedError) Error() string {
 	who := "another daemon"
 	if e.PID > 0 {
@@ -45,12 +45,12 @@ type DirectoryError struct {
 	code              int
 }
 
-// Error returns the problem; Fix is the remedy.
+// Error returns the problem; Fix has the next step.
 func (e *DirectoryError) Error() string {
 	return "the data directory " + e.Dir + " " + e.Problem
 }
 
-// UnavailableError reports that something the daemon requires is unavailable.
+// UnavailableError reports that a resource that the daemon requires is unavailable.
 type UnavailableError struct{ Err error }
 
 // Error returns the text of the cause.
@@ -86,7 +86,7 @@ func ExitCode(err error) int {
 		return ExitConfig
 	case errors.As(err, &unreachable):
 		return ExitUnavailable
-	case errors.Is(err, store.ErrFenced): // a restart would fence the other one
+	case errors.Is(err, store.ErrFenced): // a restart would fence the other daemon
 		return ExitLocked
 	case errors.Is(err, errJournalFailed):
 		return ExitIO
@@ -113,8 +113,7 @@ func broken(err error) bool {
 	return false
 }
 
-// configurationError reports whether the cause is a setting of the
-// configuration.
+// configurationError reports whether err is caused by a setting of the configuration.
 func configurationError(err error) bool {
 	var e *contract.Error
 	return errors.As(err, &e) && (contract.Namespace(e.Type) == "config" || e.Type == "http/insecure-listener")

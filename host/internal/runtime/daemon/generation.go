@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 )
 
-// generation is one configuration in force and the service that runs acts
-// under it. It is immutable except for holds, which runs guards.
+// generation is one configuration in force with the service that executes acts under it. It is
+// immutable except for holds, which is guarded by runs.
 type generation struct {
 	loaded  *setup.Loaded
 	client  *plugin.Client
@@ -59,8 +59,8 @@ func (h *Host) newGeneration(loaded *setup.Loaded) (*generation, error) {
 	return g, nil
 }
 
-// replaced returns the effect configuration that is in force instead of that of a
-// generation, nil if the generation itself is.
+// replaced returns the effect configuration in force if that of g is outdated; nil if g is the
+// current generation.
 func (r *runs) replaced(g *generation) *policy.Effects {
 	now := r.now()
 	if now == nil || now == g {
@@ -69,6 +69,5 @@ func (r *runs) replaced(g *generation) *policy.Effects {
 	return now.loaded.Generation.Effects
 }
 
-// close releases a generation without acts; plugins that only it refers to may
-// then stop.
+// close releases a generation without acts. Plugins that only this generation uses may then stop.
 func (g *generation) close() { g.client.Close() }

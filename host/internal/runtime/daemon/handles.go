@@ -51,8 +51,7 @@ func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (
 	return request.AssocKey("task", task.AssocKey("intent", edn.K(c.Intents[0]))), nil
 }
 
-// named lists the capabilities that a request names, as pinned ones or as
-// handles.
+// named returns the ids of the capabilities that a request pins or passes as handles.
 func named(request edn.Value) []string {
 	task := request.Key("task")
 	dispatch := task.Key("dispatch")

@@ -121,7 +121,7 @@ func (d *Daemon) Ready() httpapi.Ready {
 	return r
 }
 
-// weaker lists the settings weaker than in profile prod (OPS-009); it is not
+// weaker returns the settings that are weaker than in profile prod (OPS-009). The result is never
 // nil.
 func weaker(l *setup.Loaded) []edn.Value {
 	out := []edn.Value{}
@@ -137,16 +137,16 @@ func weaker(l *setup.Loaded) []edn.Value {
 	return out
 }
 
-// servesAny reports whether one of the reported capabilities takes calls, or
-// none is reported.
+// servesAny reports whether one of the reported capabilities accepts calls. It is true if none is
+// reported.
 func servesAny(all []wire.CapabilityHealth) bool {
 	return len(all) == 0 || slices.ContainsFunc(all, func(c wire.CapabilityHealth) bool {
 		return c.State == wire.HealthUnknown || c.State.Callable()
 	})
 }
 
-// pluginConditions returns one condition per required plugin: one of its
-// processes takes calls.
+// pluginConditions returns one condition per required plugin, which holds if one of its processes
+// accepts calls.
 func (d *Daemon) pluginConditions(l *setup.Loaded) []httpapi.Condition {
 	byName := map[string]httpapi.Condition{}
 	for _, s := range d.host.Load().Plugins() {

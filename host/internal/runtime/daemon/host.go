@@ -30,51 +30,48 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// closeLimit bounds Close: plugin processes left after it are killed.
+// closeLimit is the time limit of Close; plugin processes that are left then are killed.
 const closeLimit = 15 * time.Second
 
 // Host is a running host. Its methods are safe for concurrent use.
 type Host struct {
 	boot       string
-	id         string // in a database that hosts share; empty: it is alone
+	id         string // id in a shared database; empty: no other host uses it
 	env        *setup.Environment
 	supervisor *plugin.Supervisor
 	journal    act.Journal
 	keys       act.Keys
-	full       func() bool // whether there is too little space for new acts; nil: there is not
+	full       func() bool // reports whether there is too little space for new acts; nil: never
 	runs       *runs
 	queue      *queue.Queue
 
 	closing sync.Once
-	// secretKey is the key of hashes of secrets; nil: runs are kept in memory.
+	// secretKey is the key of the hashes of secrets; nil if runs are kept in memory.
 	secretKey []byte
-	// stats outlives the generations: a reload forgets nothing.
+	// stats is shared by all generations, so a reload keeps the statistics.
 	stats stats.Table
-	// learned outlives them as well; that of a daemon with a journal on disk is in its
-	// database.
+	// learned is shared by all generations. With a journal on disk it is stored in the database.
 	learned *learned.Book
-	// grades outlive them as well: equal text has one grade.
+	// grades is shared by all generations, because equal text has the same grade.
 	grades *dispatch.Grades
-	// answers outlive them as well: an answer is kept under all that it depends on.
+	// answers is shared by all generations, because the key of an answer covers everything that it
+	// depends on.
 	answers *cache.Store
-	// events is the event stream of the host itself; that of a daemon with a journal on
-	// disk is in its database.
+	// events is the stream of host records. With a journal on disk it is in the database.
 	events journal.HostStream
-	// ledger outlives the generations; that of a daemon with a journal on disk
-	// outlives the host.
+	// ledger is shared by all generations. With a journal on disk it is stored in the database.
 	ledger budget.Ledger
-	// sessions outlive them as well; those of a daemon with a journal on disk are
-	// in its database.
+	// sessions is shared by all generations. With a journal on disk they are in the database.
 	sessions *session.Service
-	// identity knows the users of a daemon; nil: no daemon serves.
+	// identity is the service of users and tokens; nil if no daemon serves.
 	identity *identity.Service
-	// issuers has the keys of other servers that make tokens.
+	// issuers caches the keys of the servers that issue tokens.
 	issuers *issuer.Verifier
-	// conversations outlive them as sessions do.
+	// conversations is shared by all generations. With a journal on disk they are in the database.
 	conversations *conversation.Service
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
-	// runEnded and panicked are those of the Options; they may be nil.
+	// runEnded and panicked are RunEnded and Panicked of the Options; each may be nil.
 	runEnded func(*act.Run)
 	panicked func(run, where string, value any, stack []byte)
 }
@@ -82,7 +79,7 @@ type Host struct {
 // Options selects what to load and start.
 type Options struct {
 	setup.Options
-	// Levels are the levels of the log of a daemon; nil: they cannot be changed.
+	// Levels are the log levels of a daemon; nil: they cannot be changed.
 	Levels *telemetry.Levels
 	// Admit, if set, checks the configuration before any plugin is started;
 	// its error fails the start.
@@ -93,13 +90,13 @@ type Options struct {
 	// Transitions, if set, is called with each change of a plugin's state. It
 	// is called concurrently and must not block.
 	Transitions func(Transition)
-	// Sampled reports whether the spans of a run with a :trace are exported; nil: none are.
+	// Sampled reports whether the spans of a run with a :trace are exported; nil: never.
 	Sampled func(run string, trace edn.Value) bool
-	// Notices, if set, is called with each change of a candidate, in the same
-	// way.
+	// Notices, if set, is called with each change of a candidate. It is called concurrently and
+	// must not block.
 	Notices func(stats.Notice)
-	// RunEnded, if set, is called after the end of each run. Panicked is called with
-	// defects that end a run, with the stack.
+	// RunEnded, if set, is called after the end of each run. Panicked, if set, is called with the
+	// panic value and stack of a defect that ended a run.
 	RunEnded func(*act.Run)
 	Panicked func(run, where string, value any, stack []byte)
 }
@@ -119,7 +116,7 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 	return h, nil
 }
 
-// read creates a host with a configuration and without plugins.
+// read creates a host with its configuration, but does not start plugins.
 func read(ctx context.Context, o Options) (*Host, *setup.Loaded, error) {
 	env, err := setup.Prepare(o.Options)
 	if err != nil {
@@ -148,7 +145,7 @@ func read(ctx context.Context, o Options) (*Host, *setup.Loaded, error) {
 	return h, loaded, nil
 }
 
-// run starts the plugins of the configuration.
+// run starts the plugins of the configuration and waits for them.
 func (h *Host) run(ctx context.Context, loaded *setup.Loaded, o Options) (err error) {
 	if dir := loaded.Host.DataDir; dir != "" {
 		err = makeDataDir(dir)
@@ -189,9 +186,8 @@ func (h *Host) run(ctx context.Context, loaded *setup.Loaded, o Options) (err er
 	return h.awaitAll(ctx, started)
 }
 
-// awaitAll waits for all plugins concurrently. A plugin that runs but reports
-// not ready is no error, as dispatch handles it; nor is an optional plugin
-// that does not start.
+// awaitAll waits for all plugins concurrently. It is not an error if a running plugin reports that
+// it is not ready, because dispatch handles that, or if an optional plugin does not start.
 func (h *Host) awaitAll(ctx context.Context, plugins []plugins.Plugin) error {
 	errs := make([]error, len(plugins))
 	var wait sync.WaitGroup
@@ -223,31 +219,32 @@ func (h *Host) awaitOne(ctx context.Context, p plugins.Plugin) error {
 	return &UnavailableError{&setup.EnvironmentError{Op: fmt.Sprintf("start the required plugin %s", p.Name), Err: err}}
 }
 
-// Loaded returns the configuration that new acts use.
+// Loaded returns the configuration in force, which new acts use.
 func (h *Host) Loaded() *setup.Loaded { return h.runs.now().loaded }
 
-// Plugins returns a snapshot of every plugin process.
+// Plugins returns a snapshot of the status of every plugin process.
 func (h *Host) Plugins() []plugin.Status { return h.supervisor.Status() }
 
-// Service returns the act service of the current configuration. Its runs are
-// canceled when the host closes.
+// Service returns the act service of the current configuration. Its runs are canceled when the host
+// is closed.
 func (h *Host) Service() *act.Service { return h.runs.now().service }
 
-// notice records a change of a candidate in the event stream of the host.
+// notice records a change of a candidate in the stream of host records and passes it to each, if
+// not nil.
 func (h *Host) notice(n stats.Notice, each func(stats.Notice)) {
 	details := n.Details
 	if n.Plugin != "" {
 		details = details.AssocKey("plugin", edn.Text(n.Plugin))
 	}
-	// The record is valid by construction; a defect must not fail the call.
+	// The record is always valid; an error must not fail the call.
 	_, _ = h.events.Record(context.Background(), n.At, &journal.HostEvent{Event: n.Event, CapID: n.CapID, Intent: n.Intent, Details: details})
 	if each != nil {
 		each(n)
 	}
 }
 
-// Standings returns the statistics of the capabilities of the current
-// configuration, per intent that they were called for.
+// Standings returns the statistics of the capabilities of the current configuration, one entry per
+// capability and intent that it was called for.
 func (h *Host) Standings() []stats.Standing {
 	reg := h.Loaded().Generation.Registry
 	return slices.DeleteFunc(h.stats.Standings(time.Now()), func(s stats.Standing) bool {
@@ -257,12 +254,12 @@ func (h *Host) Standings() []stats.Standing {
 	})
 }
 
-// recordHealth records what a process reports per capability: crashed backends
-// count as failures of the capabilities that depend on them.
+// recordHealth records the health report of a process: a crashed backend counts as a failure of
+// each capability that depends on it.
 func (h *Host) recordHealth(s plugin.Statement) {
 	g := h.runs.now()
 	if g == nil {
-		return // the process repeats its report
+		return // before the start; the process repeats its report
 	}
 	reg := g.loaded.Generation.Registry
 	for _, id := range reg.Capabilities() {
@@ -278,15 +275,14 @@ func (h *Host) recordHealth(s plugin.Statement) {
 	}
 }
 
-// Ended notifies the plugins that a run has ended, so that they release its state.
+// Ended notifies the plugins that a run has ended, so that they can release its state.
 func (h *Host) Ended(ctx context.Context, run string) { h.supervisor.EndRun(ctx, run) }
 
-// Close stops the plugins and waits for the end of everything that the host started. Further calls
+// Close stops the plugins and waits until everything that the host started has ended. Further calls
 // do nothing.
 func (h *Host) Close() { h.close(context.Background()) }
 
-// close is Close with a time limit: when ctx ends, the plugins that are left
-// are killed.
+// close is Close with a context: when ctx ends, the remaining plugins are killed.
 func (h *Host) close(ctx context.Context) {
 	h.closing.Do(func() {
 		h.runs.mu.Lock()

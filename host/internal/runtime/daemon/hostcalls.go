@@ -14,10 +14,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// hostCalls serves the requests that plugins send to the host within a call.
-// Each is an act of its own, bounded by the call: by its trace, remaining time
-// and effects, and the configuration of its run. A plugin cannot widen these
-// bounds.
+// hostCalls executes the requests that plugins send to the host within a call. Each request is an
+// act of its own, but has the trace, remaining time and effects of the call, and the configuration
+// of its run. A plugin cannot widen these bounds.
 type hostCalls struct{ host *Host }
 
 var _ plugin.HostCalls = hostCalls{}
@@ -27,8 +26,8 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	return h.invoke(ctx, c, dispatch.Behalf{Unkept: c.Parent.Shadow || c.Parent.Behalf.Unkept})
 }
 
-// invoke serves a request. Agents that it asks run for a place in a conversation, if
-// that is known.
+// invoke executes a request. behalf is the place in a conversation for which agents called by the
+// request run, if any.
 func (h hostCalls) invoke(ctx context.Context, c plugin.HostCall, behalf dispatch.Behalf) (edn.Value, error) {
 	parent := c.Parent
 	bounded, err := within(parent, c.Request, time.Now())
@@ -50,7 +49,7 @@ func (h hostCalls) invoke(ctx context.Context, c plugin.HostCall, behalf dispatc
 	return h.perform(ctx, turn, c, bounded, behalf)
 }
 
-// perform executes a request that has its bounds.
+// perform executes a request that within has bounded.
 func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, bounded edn.Value, behalf dispatch.Behalf) (edn.Value, error) {
 	parent := c.Parent
 	a := act.Act{
@@ -84,7 +83,8 @@ func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, b
 	return response, nil
 }
 
-// within adds the bounds of the call to a request that was made within it.
+// within returns a request with the bounds of the call in which it is made. The error is
+// invalid-request, or timeout/hard if the deadline has passed.
 func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, error) {
 	if !request.IsMap() {
 		return edn.Nil(), contract.Errorf("invalid-request", "request of a plugin: expected a map, got %s", request.Kind())
@@ -132,8 +132,7 @@ func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, 
 	return request.AssocKey("effects", effects), nil
 }
 
-// narrowed intersects the scope of a call with the one that a request asks
-// for.
+// narrowed returns the intersection of the scope of a call and the scope that a request asks for.
 func narrowed(parent, asked edn.Value) (edn.Value, error) {
 	var out policy.Scopes
 	for _, v := range []edn.Value{parent, asked} {

@@ -10,13 +10,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// executor calls plugins and the host itself, and knows when people can be asked:
-// their answers arrive through the journal of a daemon.
+// executor calls plugins and the conversation capabilities of the host. Capabilities of people are
+// ready only if their answers can arrive through the journal of a daemon.
 type executor struct {
 	*plugin.Client
 	registry *registry.Registry
 	access   *policy.Access
-	asks     bool // people can be asked
+	asks     bool // the journal is durable, so people can answer
 	host     *Host
 }
 
@@ -66,8 +66,8 @@ func (x executor) Await(ctx context.Context, capID string) error {
 	return unasked(capID)
 }
 
-// Invoke implements dispatch.Executor. Nodes of plans that people answer do not use it; a check or
-// a judge that people would have to answer is an error.
+// Invoke implements dispatch.Executor. Plan nodes that people answer do not use it; calling people
+// for a check or as a judge is an error.
 func (x executor) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	if x.human(call.CapID) {
 		return dispatch.Answer{}, contract.Errorf("runtime/invoke-failed", ":%s is answered by people and cannot be a check or a judge", call.CapID).

@@ -10,7 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// openIdentity reads the users of a store.
+// openIdentity opens the identity service with a store. The error is that of a clash with the
+// settings, or of the store.
 func (h *Host) openIdentity(ctx context.Context, store identity.Store, set *identity.Settings) (err error) {
 	if h.identity, err = identity.Open(ctx, store); err != nil {
 		return err
@@ -23,8 +24,8 @@ func (h *Host) openIdentity(ctx context.Context, store identity.Store, set *iden
 	return nil
 }
 
-// reachIssuers reads the keys of the issuers that a reload adds or changes: a mistake in
-// their blocks would refuse all of their callers (HCL-039).
+// reachIssuers reads the keys of the issuers that a reload adds or changes, because a wrong block
+// would reject all callers of its issuer (HCL-039). The error is auth/busy.
 func (h *Host) reachIssuers(ctx context.Context, old, next *identity.Settings) *contract.Error {
 	for i := range next.Issuers {
 		by := &next.Issuers[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// queueOf returns the settings of the queue for this machine.
+// queueOf returns the queue settings for the number of processors of this machine.
 func queueOf(c *config.Config) queue.Settings {
 	s := queue.Settings{Workers: c.Host.MaxRuns, MaxQueued: c.Queue.MaxQueued}
 	for _, class := range c.Queue.Classes {
@@ -73,9 +73,9 @@ func (t *turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 	return history.JobValue(records, state), nil
 }
 
-// enqueue executes a run once it is its turn. Why says what has interrupted it, if
-// it was under way. The configuration that is in force then binds it. A run that
-// cannot go on stays open in the journal.
+// enqueue executes a run when it reaches the head of the queue, under the configuration that is
+// then in force. why is the reason for which the run was interrupted; empty for a new run. A run
+// that cannot continue stays open in the journal, and failed is called.
 func (h *Host) enqueue(run *act.Run, why string, failed func(error)) {
 	active := &activeRun{run: run}
 	h.runs.track(active)
@@ -111,14 +111,14 @@ func (r *runs) track(active *activeRun) {
 	r.byID[active.run.ID()] = active
 }
 
-// bind notes the generation of a run that has waited for its turn.
+// bind sets the generation of a run that has left the queue.
 func (r *runs) bind(active *activeRun, of *generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	active.of = of
 }
 
-// untrack removes a run that is over.
+// untrack removes a run that has ended.
 func (h *Host) untrack(active *activeRun) {
 	r, id := h.runs, active.run.ID()
 	r.readers.over(id)
@@ -126,8 +126,7 @@ func (h *Host) untrack(active *activeRun) {
 	defer r.mu.Unlock()
 	delete(r.byID, id)
 	if !r.closed && active.of != nil {
-		// The caller has its answer; plugins release their state of the run
-		// afterwards.
+		// The caller has its answer now; plugins release the state of the run afterwards.
 		r.after.Go(func() {
 			if h.runEnded != nil {
 				h.runEnded(active.run)

@@ -9,14 +9,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/history"
 )
 
-// Journal is the journal in a data directory that no daemon serves.
+// Journal is the opened journal of a data directory that no daemon serves.
 type Journal struct {
 	history.Runs
-	dir *dataDir // locked, unless there is no store
+	dir *dataDir // locked; nil if there is no store
 }
 
-// OpenJournal locks a data directory that no daemon serves, and opens its journal. Without a
-// journal the result has no runs, unless create is set: then an empty journal is created.
+// OpenJournal locks a data directory that no daemon serves, and opens its journal. If there is no
+// journal, the result has no runs; with create, an empty journal is created instead. The caller
+// must close the result.
 func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal, error) {
 	if !cfg.Store.Lasts() {
 		return &Journal{}, nil
@@ -31,7 +32,7 @@ func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal
 	options, err := storeOptions(cfg)
 	var opened *store.Store
 	if err == nil {
-		options.NoMigrate = true // a daemon does that
+		options.NoMigrate = true // only a daemon migrates
 		opened, err = store.Open(ctx, options)
 	}
 	if err != nil {
@@ -41,7 +42,7 @@ func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal
 	return &Journal{Runs: history.Runs{Store: opened, Content: journal.Content(cfg.Telemetry.Content)}, dir: dir}, nil
 }
 
-// Close closes what OpenJournal has opened.
+// Close closes the journal and unlocks the data directory.
 func (j *Journal) Close() error {
 	if j.dir == nil {
 		return nil

@@ -71,7 +71,7 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 	return b.Map(), nil
 }
 
-// repairedValue returns a row of the result of a repair.
+// repairedValue returns the result for one repaired run as EDN.
 func repairedValue(r store.RepairedRun) edn.Value {
 	lost := make([]edn.Value, len(r.Lost))
 	for i, hash := range r.Lost {

@@ -39,12 +39,11 @@ func (h *Host) configureRescorer(loaded *setup.Loaded) {
 	h.rescorer.Configure(c)
 }
 
-// hostPrincipal is the principal of requests that the host itself makes.
+// hostPrincipal is the principal of requests by the host itself.
 const hostPrincipal = "host"
 
-// grade requests one verdict on a labelled answer. It is charged like a vote,
-// to the tenant budget and to the user budget of hostPrincipal, and takes no
-// place from waiting callers.
+// grade requests one verdict on a labelled answer. It is charged like a vote, to the tenant budget
+// and to the user budget of hostPrincipal, and does not occupy a place in the queue.
 func (h *Host) grade(ctx context.Context, request edn.Value) (edn.Value, error) {
 	turn := h.nested("")
 	defer turn.Release()
@@ -61,7 +60,7 @@ func (h *Host) grade(ctx context.Context, request edn.Value) (edn.Value, error) 
 	return response, nil
 }
 
-// believe applies a new calibration record immediately.
+// believe puts a new calibration record into force.
 func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 	g := h.runs.now()
 	g.judges.forget(j.Name)
@@ -85,8 +84,8 @@ func (c control) Judges() edn.Value {
 	return JudgesValue(h.Judges(), h.runs.now().judges.share)
 }
 
-// JudgesValue returns the list in the form of the action judge-list. share returns the statistics
-// of the answers that a judge graded, nil if there are none; share itself may be nil.
+// JudgesValue returns the states of judges in the form of the action judge-list. share, if not nil,
+// returns the statistics of the answers that a judge graded; the EDN nil if there are none.
 func JudgesValue(all []rescore.Status, share func(judge string) edn.Value) edn.Value {
 	list := make([]edn.Value, len(all))
 	for i, s := range all {

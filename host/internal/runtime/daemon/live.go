@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// live answers for the runs in progress of a host.
+// live implements history.Live with the runs in progress of a host.
 type live struct{ host *Host }
 
 var _ history.Live = live{}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// loop is the main loop. It blocks only in its select. The error is that of a
-// journal that cannot record any more.
+// loop is the main loop. It blocks only in its select. The error is errJournalFailed if the journal
+// fails.
 func (d *Daemon) loop(signals <-chan os.Signal) error {
 	tick := time.NewTicker(d.notify.interval())
 	defer tick.Stop()
@@ -37,9 +37,9 @@ func (d *Daemon) loop(signals <-chan os.Signal) error {
 	}
 }
 
-// hangup requests a reload and does not wait for it.
+// hangup requests a reload without waiting for it.
 func (d *Daemon) hangup() {
-	d.spawn(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
+	d.spawn(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // Reload logs its outcome
 }
 
 // Drain starts the shutdown and returns at once. Further calls do nothing.
@@ -50,8 +50,8 @@ func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 func (d *Daemon) stop(signals <-chan os.Signal) error {
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=draining")
-	d.notify.ping()               // the ticker of this loop starts anew
-	d.host.Load().rescorer.Stop() // no caller waits for its measurements
+	d.notify.ping()               // the ticker below starts anew
+	d.host.Load().rescorer.Stop() // callers do not wait for its measurements
 	ctx, hurry := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -82,8 +82,8 @@ func (d *Daemon) stop(signals <-chan os.Signal) error {
 	}
 }
 
-// takeDown closes what was started, in reverse order. The end of ctx kills
-// processes that are left; answers of runs that it canceled are written all the same.
+// takeDown closes the parts of the daemon in reverse order of their start. When ctx ends, remaining
+// processes are killed; the answers of runs that were canceled are still written.
 func (d *Daemon) takeDown(ctx context.Context) {
 	d.die()
 	d.work.Wait()

@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
-// maintainEvery is the interval of maintenance. Programs that clean up old
-// files also remove sockets.
+// maintainEvery is the interval of maintenance. It is short because programs that clean up old
+// files also delete sockets.
 const maintainEvery = time.Second
 
 // maintain restores the admin socket and the admin token when they are
@@ -27,14 +27,14 @@ func (d *Daemon) maintain(ctx context.Context) {
 		if err := d.maintainOnce(ctx); err != nil && ctx.Err() == nil {
 			problem = err.Error()
 		}
-		if problem != "" && problem != failed { // once, not every second
+		if problem != "" && problem != failed { // once per problem, not every second
 			d.log.Error("operators cannot reach this daemon", "error", problem)
 		}
 		failed = problem
 	}
 }
 
-// maintainOnce runs one round of maintenance.
+// maintainOnce executes one round of maintenance.
 func (d *Daemon) maintainOnce(ctx context.Context) error {
 	if d.store != nil && d.store.CheckFiles() != nil {
 		return nil // the daemon ends
@@ -64,11 +64,10 @@ func (d *Daemon) maintainOnce(ctx context.Context) error {
 	return err
 }
 
-// lostDir holds the time since when the path no longer leads to the data
-// directory of the daemon.
+// lostDir records since when the path no longer leads to the locked data directory.
 type lostDir struct{ since time.Time }
 
-// directory is the condition of the data directory (HTTP-007).
+// directory returns the condition of the data directory (HTTP-007).
 func (d *Daemon) directory() httpapi.Condition {
 	c := httpapi.Condition{Name: "data-directory", OK: true}
 	if gone := d.lostDir.Load(); gone != nil {

@@ -34,8 +34,7 @@ func newNotifier(env func(string) (string, bool)) notifier {
 	return n
 }
 
-// tell sends one message. Errors are ignored: the service manager may be
-// absent.
+// tell sends one message. Errors are ignored, because the service manager may be absent.
 func (n notifier) tell(lines ...string) {
 	if n.socket == "" {
 		return
@@ -65,7 +64,7 @@ func (n notifier) ping() {
 	}
 }
 
-// reloading announces the start of a reload; READY=1 ends it.
+// reloading reports the start of a reload; READY=1 reports its end.
 func (n notifier) reloading() {
 	n.tell("RELOADING=1", "MONOTONIC_USEC="+strconv.FormatInt(monotonicMicros(), 10))
 }

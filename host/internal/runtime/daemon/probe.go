@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// probe checks from time to time that the parts go on without which a daemon is only
-// half alive: the queue of runs and the writer of the journal (OPS-005). The zero value
-// is that of a daemon that checks nothing.
+// probe periodically checks the parts without which a daemon cannot work although its main loop
+// runs: the queue of runs and the writer of the journal (OPS-005). The zero value does not check
+// anything.
 type probe struct {
-	begun atomic.Int64 // of the check that is under way, in nanoseconds of the clock of Daemon.begun; 0: none
+	begun atomic.Int64 // start of the current check, in nanoseconds since Daemon.begun; 0: no check
 }
 
-// run checks every beatEvery until ctx ends. A check that blocks is never given up.
+// run calls check every beatEvery until ctx ends. A check that blocks is not interrupted.
 func (p *probe) run(ctx context.Context, start time.Time, check func(context.Context)) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
@@ -29,14 +29,14 @@ func (p *probe) run(ctx context.Context, start time.Time, check func(context.Con
 	}
 }
 
-// late reports whether a check has been under way for longer than a limit.
+// late reports whether the current check takes longer than limit.
 func (p *probe) late(start time.Time, limit time.Duration) bool {
 	begun := p.begun.Load()
 	return begun > 0 && time.Since(start)-time.Duration(begun) > limit
 }
 
-// check waits for the queue and for the writer of the journal. A failure of the journal
-// ends the daemon elsewhere.
+// check waits for the queue and for the writer of the journal. A failed journal stops the daemon
+// elsewhere, so the error is ignored.
 func (d *Daemon) check(ctx context.Context) {
 	d.host.Load().queue.Loads()
 	if d.store != nil {
@@ -44,12 +44,12 @@ func (d *Daemon) check(ctx context.Context) {
 	}
 }
 
-// alive reports whether the main loop, the queue and the writer of the journal go on.
+// alive reports whether the main loop, the queue and the writer of the journal respond in time.
 func (d *Daemon) alive() bool {
 	return d.sinceBeat(time.Now()) < beatLimit && !d.probe.late(d.begun, beatLimit)
 }
 
-// ping resets the watchdog of the service manager, unless a part is stuck: then the
+// ping resets the watchdog of the service manager. It does not if a check is stuck, so that the
 // service manager restarts the daemon.
 func (d *Daemon) ping() {
 	if d.probe.late(d.begun, max(d.notify.every, beatEvery)) {

@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// readers counts who reads the events of runs. A streamed run without an idempotency
-// key that has had no reader for a while is canceled: its answer would be for none
+// readers counts the readers of the events of each run. A streamed run without an idempotency key
+// that has had no reader for a while is canceled, because its answer could not be delivered
 // (RUN-007). The zero value is ready to use.
 type readers struct {
 	mu sync.Mutex
 	of map[string]*audience
 }
 
-// audience are the readers of one run.
+// audience is the number of readers of one run.
 type audience struct {
 	n int
-	// abandon cancels a run that needs readers; nil: the run goes on without. patience
-	// is how long it waits for them.
+	// abandon cancels a run that needs readers; nil: the run continues without readers. patience
+	// returns how long the run waits for a reader.
 	abandon  func()
 	patience func() time.Duration
 	timer    *time.Timer // runs while there is no reader
 }
 
-// need has abandon called once the run has had no reader for patience. The caller must
-// call over when the run has ended.
+// need makes abandon be called when the run has had no reader for patience. The caller must call
+// over when the run has ended.
 func (r *readers) need(run string, patience func() time.Duration, abandon func()) {
 	r.change(run, func(a *audience) { a.abandon, a.patience = abandon, patience })
 }
 
-// over forgets what a run needs.
+// over withdraws need for a run that has ended.
 func (r *readers) over(run string) { r.change(run, func(a *audience) { a.abandon = nil }) }
 
-// enter counts a reader of a run until leave is called, once.
+// enter counts a reader of a run until leave is called, which must be called exactly once.
 func (r *readers) enter(run string) (leave func()) {
 	r.change(run, func(a *audience) { a.n++ })
 	return func() { r.change(run, func(a *audience) { a.n-- }) }
 }
 
-// change changes the audience of a run, and starts or stops its timer.
+// change applies the function to to the audience of a run, and starts or stops its timer.
 func (r *readers) change(run string, to func(*audience)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *readers) change(run string, to func(*audience)) {
 	}
 }
 
-// abandon cancels a run, unless it has found a reader or ended meanwhile.
+// abandon cancels a run, unless it has a reader again or has ended.
 func (r *readers) abandon(run string, a *audience) {
 	r.mu.Lock()
 	cancel := a.abandon

@@ -36,15 +36,15 @@ type reloads struct {
 	mu      sync.Mutex
 	busy    bool
 	waiting []chan reloaded
-	refused edn.Value  // the last reload, if it was refused; else nil
-	one     sync.Mutex // held while the configuration is read to compare it
+	refused edn.Value  // error of the last reload if it was rejected; else nil
+	one     sync.Mutex // held while a configuration is loaded and compared
 }
 
 // Reload applies the configuration files and returns the result; why is written to the log.
-// Concurrent reloads are serialized: all calls during a reload share the next one. If ctx ends, the
-// reload continues.
+// Concurrent reloads are serialized: all calls during a reload share the next one. If ctx ends,
+// Reload returns but the reload continues.
 //
-// Decisions that are made elsewhere: policy.Grant.Decide applies narrower rights to the runs in
+// Related decisions are made elsewhere: policy.Grant.Decide applies narrower rights to the runs in
 // progress (policy.Effects.InForce, set by newGeneration), and plugin.Supervisor.Plan chooses the
 // processes to replace.
 func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.Error) {
@@ -69,7 +69,7 @@ func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.E
 	}
 }
 
-// serveReloads reloads until no caller is waiting.
+// serveReloads executes reloads until no caller is waiting.
 func (d *Daemon) serveReloads(why string) {
 	r := &d.reloads
 	for {
@@ -93,14 +93,13 @@ func (d *Daemon) serveReloads(why string) {
 	}
 }
 
-// DryReload returns what a reload would do, without a change.
+// DryReload returns the changes that a reload would make, without making them.
 func (d *Daemon) DryReload(ctx context.Context) (edn.Value, *contract.Error) {
 	out := d.guarded(func() reloaded { return d.reload(ctx, true) })
 	return out.value, out.err
 }
 
-// guarded turns a panic of a reload into its error: the configuration in force
-// stays.
+// guarded converts a panic of f into a runtime/internal error. The configuration in force is kept.
 func (d *Daemon) guarded(f func() reloaded) (out reloaded) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -151,12 +150,11 @@ func hashOf(v edn.Value) string { text, _ := v.AsString(); return text }
 // maxChangeLines is the number of changes that one log line of a reload lists.
 const maxChangeLines = 20
 
-// maxChangeValues is the number of bytes up to which the values of a change
-// are logged.
+// maxChangeValues is the maximum size in bytes of the values of a change for which they are logged.
 const maxChangeValues = 80
 
-// changeLines returns the changes of a reload by action and path, with short
-// values. All values are in the response, and in the log at level debug.
+// changeLines returns one line per change of a reload: action, path, and values if they are short.
+// All values are in the response, and in the log at level debug.
 func changeLines(changes edn.Value) []string {
 	var out []string
 	for x := range changes.Elems() {
@@ -178,15 +176,14 @@ func changeLines(changes edn.Value) []string {
 	return out
 }
 
-// Findings returns the diagnostics of a report, one line each, with their
-// places and next steps.
+// Findings returns the diagnostics of a report as lines with position, message and next step.
 func Findings(report edn.Value) []string {
 	var out []string
 	for x := range report.Key("diagnostics").Elems() {
 		line, _ := x.Key("message").AsString()
 		if at := x.Key("range"); !at.IsNil() {
 			file, _ := at.Key("file").AsString()
-			if n, _ := at.Key("line").AsInt(); n > 0 { // else the file as a whole is meant
+			if n, _ := at.Key("line").AsInt(); n > 0 { // otherwise it is about the whole file
 				file = fmt.Sprintf("%s:%d:%s", file, n, at.Key("column"))
 			}
 			line = file + ": " + line
@@ -199,8 +196,8 @@ func Findings(report edn.Value) []string {
 	return out
 }
 
-// reload takes the steps of HCL-039. On error nothing has changed, except for the
-// runtime/internal of commit, which follows the change of the plugins.
+// reload executes the steps of HCL-039. If it returns an error, nothing has changed, except after a
+// runtime/internal error of commit, which occurs after the plugins have changed.
 func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()
@@ -247,8 +244,8 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	return reloaded{value: d.export(next.Config, out)}
 }
 
-// export applies the settings of the export, which may have failed at the last reload, and
-// adds a failure to the answer of this one.
+// export applies the settings of the export again, which may have failed at the last reload, and
+// adds a failure as a warning to the answer.
 func (d *Daemon) export(c *config.Config, answer edn.Value) edn.Value {
 	err := d.configureExport(c)
 	if err == nil {
@@ -259,8 +256,8 @@ func (d *Daemon) export(c *config.Config, answer edn.Value) edn.Value {
 	return answer.AssocKey("warnings", edn.Vector(edn.Text(warning)))
 }
 
-// commit starts new processes beside the running ones and switches to them.
-// Until the plugins are committed, an error leaves everything as it was.
+// commit starts new processes beside the running ones and switches to them. After an error before
+// the plugins are committed, nothing has changed.
 func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, change plugin.Change) *contract.Error {
 	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
 	defer cancel()
@@ -303,8 +300,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, c
 	return nil
 }
 
-// notPrepared is the error for a plugin that does not start, with the place of
-// its block.
+// notPrepared returns the error for a plugin that does not start, with the position of its block.
 func notPrepared(err error, next *setup.Loaded) *contract.Error {
 	var change *plugin.ChangeError
 	if !errors.As(err, &change) {
@@ -319,7 +315,8 @@ func notPrepared(err error, next *setup.Loaded) *contract.Error {
 		WithDetail("plugin", edn.Text(change.Plugin))
 }
 
-// invalid is the error for a configuration with errors; it holds all of them.
+// invalid returns the error for a configuration with errors. Its message has the first one, its
+// details have all.
 func invalid(c *config.Config) *contract.Error {
 	report := c.Report(diag.DefaultMaxShown)
 	typ, first := "config/syntax", ""
@@ -345,7 +342,7 @@ func invalid(c *config.Config) *contract.Error {
 		WithHint("\"ferment validate\" shows all errors")
 }
 
-// needsRestart is the error for a change that requires a restart.
+// needsRestart returns the error for changed settings that require a restart.
 func needsRestart(keys []view.Change) *contract.Error {
 	names := make([]edn.Value, len(keys))
 	text := ""
@@ -367,7 +364,8 @@ func needsRestart(keys []view.Change) *contract.Error {
 		WithDetail("keys", edn.Vector(names...))
 }
 
-// planned returns what a change does to plugins, by name.
+// planned returns the changes of plugins as an EDN map with the keys :start, :replace, :update and
+// :remove.
 func planned(c plugin.Change) edn.Value {
 	names := func(list []plugin.Settings) edn.Value {
 		out := make([]edn.Value, len(list))
@@ -389,7 +387,7 @@ func planned(c plugin.Change) edn.Value {
 }
 
 // Swap starts to replace the processes of a plugin with new ones, and returns at once. The outcome
-// is written to the log, to the plugin list, and to the event stream of the host after the cursor.
+// is written to the log, shown in the plugin list, and recorded in the host stream after cursor.
 func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	h := d.host.Load()
 	_, last, failed := h.events.Bounds(d.life)
@@ -414,7 +412,7 @@ func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	return cursor, nil
 }
 
-// swapped records the outcome of a swap in the event stream of the host.
+// swapped records the outcome of a swap in the host stream.
 func (h *Host) swapped(name string, err error) {
 	event, details := "plugin/swapped", edn.MustMap(edn.K("plugin"), edn.Text(name))
 	if err != nil {
@@ -423,8 +421,8 @@ func (h *Host) swapped(name string, err error) {
 	_, _ = h.events.Record(context.Background(), time.Now(), &journal.HostEvent{Event: event, Details: details}) // whole by construction
 }
 
-// spawn runs f in a goroutine that the shutdown waits for. It reports whether f
-// was started: not while the daemon starts or drains.
+// spawn runs f in a goroutine that the shutdown waits for. It reports false and does not start f
+// unless the daemon is ready.
 func (d *Daemon) spawn(f func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

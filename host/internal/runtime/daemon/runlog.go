@@ -12,24 +12,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// aboutRun are the fields of log lines about a run in one of its epochs (TEL-001): trace
-// and span are those of the run as a collector has them.
+// aboutRun returns the log fields of a run in one of its epochs (TEL-001): trace and span are those
+// of the exported span.
 func aboutRun(id string, epoch int, accepted *journal.RunAccepted) []any {
 	return aboutCall(id, epoch, accepted, edn.Vector(), 0)
 }
 
-// aboutCall are the fields of log lines about an attempt; with attempt 0 about its run.
+// aboutCall returns the log fields of an attempt, or those of the run if attempt is 0.
 func aboutCall(id string, epoch int, accepted *journal.RunAccepted, path edn.Value, attempt int) []any {
 	fields := []any{"run", id, "intent", accepted.Intent, "principal", accepted.Principal}
 	return append(fields, traceFields(spans.CallContext(id, epoch, accepted.Trace, path, attempt))...)
 }
 
-// traceFields are the fields of a span.
+// traceFields returns the log fields of a span.
 func traceFields(c spans.Context) []any {
 	return []any{"trace", hex.EncodeToString(c.Trace[:]), "span", hex.EncodeToString(c.Span[:])}
 }
 
-// runEnded logs the failure of a run, and at level debug those of its attempts.
+// runEnded logs the failure of a run, and at level debug also the failures of its attempts.
 func (d *Daemon) runEnded(run *act.Run) {
 	log := d.log.Named("runs")
 	if !log.IsInfo() {
@@ -57,8 +57,8 @@ func (d *Daemon) runEnded(run *act.Run) {
 	}
 }
 
-// attemptFailed returns the fields of the line about a record; nil: it is not the failure
-// of an attempt that was made.
+// attemptFailed returns the log fields for a failed attempt; nil if rec is not the failure of an
+// attempt that was executed.
 func (d *Daemon) attemptFailed(before []journal.Record, rec journal.Record, accepted *journal.RunAccepted) []any {
 	failed, ok := rec.Body.(*journal.AttemptFinished)
 	if !ok || failed.Err == nil {
@@ -82,8 +82,8 @@ func (d *Daemon) attemptFailed(before []journal.Record, rec journal.Record, acce
 	return nil
 }
 
-// errorFields are the fields of an error of a run. Its message may quote requests and
-// answers, so only content full has it.
+// errorFields returns the log fields of an error of a run. The message may quote requests and
+// answers, so it is included only with telemetry.content = "full".
 func (d *Daemon) errorFields(err *contract.Error) []any {
 	fields := []any{"error", err.Type}
 	if l := d.loaded(); l != nil && journal.Content(l.Telemetry.Content) == journal.ContentFull {
@@ -92,7 +92,7 @@ func (d *Daemon) errorFields(err *contract.Error) []any {
 	return fields
 }
 
-// panicked logs a defect that ended a run.
+// panicked logs a panic that ended a run.
 func (d *Daemon) panicked(run, where string, value any, stack []byte) {
 	args := []any{"run", run}
 	if h := d.host.Load(); h != nil {

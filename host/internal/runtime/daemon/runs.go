@@ -22,18 +22,18 @@ type runs struct {
 	current  *generation
 	live     []*generation         // generations with holds, and the current one
 	byID     map[string]*activeRun // accepted runs
-	resuming map[string]bool       // runs that a caller continues and that are not accepted yet
+	resuming map[string]bool       // runs that a caller is about to continue, before they are accepted
 	taken    int                   // turns held by callers
-	ending   context.Context       // ends when no acts are taken any more
+	ending   context.Context       // canceled when acts are no longer accepted
 	refuse   context.CancelFunc
-	closed   bool           // plugins are no longer told of ended runs
-	after    sync.WaitGroup // goroutines that tell them
+	closed   bool           // the host is closing: plugins are not notified of ended runs
+	after    sync.WaitGroup // goroutines that notify plugins
 	readers  readers
 	changed  chan struct{} // closed when taken decreases or a generation is retired
 }
 
-// stateOf returns the state of a run that has not ended as this host executes it; "open":
-// it does not.
+// stateOf returns the state of an unfinished run that this host executes: "queued", "waiting" (for
+// people) or "running". It returns "open" if this host does not execute the run.
 func (r *runs) stateOf(id string) string {
 	active := r.active(id)
 	switch {
@@ -57,8 +57,8 @@ func (r *runs) active(id string) *activeRun {
 // activeRun is an accepted run with its generation.
 type activeRun struct {
 	run      *act.Run
-	of       *generation // nil: it waits for its turn
-	canceled bool        // by the host
+	of       *generation // nil while the run is queued
+	canceled bool        // by the shutdown of the host
 }
 
 func newRuns() *runs {
@@ -72,8 +72,8 @@ func newRuns() *runs {
 	}
 }
 
-// claim reserves a run that is not in progress for a caller who continues it. It reports
-// false if the run is in progress, or about to be.
+// claim reserves a run that is not in progress for a caller that wants to continue it. It reports
+// false if the run is in progress or claimed.
 func (r *runs) claim(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *runs) claim(id string) bool {
 	return true
 }
 
-// unclaim ends a claim.
+// unclaim releases a claim.
 func (r *runs) unclaim(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,13 +95,13 @@ func (r *runs) unclaim(id string) {
 type turn struct {
 	host   *Host
 	of     *generation
-	nested bool // requested by a plugin, within another run
+	nested bool // for a request of a plugin within another run
 	once   sync.Once
 }
 
 var _ httpapi.Turn = (*turn)(nil)
 
-// Take returns a hold on the current generation, or the error runtime/draining when acts are no
+// Take returns a hold on the current generation. The error is runtime/draining when acts are no
 // longer accepted. The caller must release the hold.
 func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	r := h.runs
@@ -115,8 +115,8 @@ func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	return &turn{host: h, of: r.current}, nil
 }
 
-// nested returns a hold on the generation of a run, for a request that a
-// plugin makes within it.
+// nested returns a hold on the generation of a run, for a request within it. For an unknown run
+// that is the current generation.
 func (h *Host) nested(run string) *turn {
 	r := h.runs
 	r.mu.Lock()
@@ -137,13 +137,15 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 	return t.perform(ctx, a, func(*act.Run) {})
 }
 
-// Watch implements httpapi.Turn. If the journal is durable, its events can be read again: the run
-// then continues without its reader, and Watch returns a nil response when the reader is gone.
+// Watch implements httpapi.Turn. With a durable journal the events can be read again later, so the
+// run continues if the reader is gone; Watch then returns a nil response. Otherwise the run is
+// canceled.
 func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	if _, durable := t.host.journal.(journal.Syncer); !durable {
 		return t.perform(ctx, a, func(run *act.Run) {
-			// The end is shown too, so the context of the reader must not end the watch.
+			// The end of the run is shown too, so the context of the reader must not stop the
+			// watch.
 			if err := run.WatchPages(context.WithoutCancel(ctx), show); err != nil {
 				run.Cancel("client", "it stopped reading")
 			}
@@ -155,7 +157,7 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) 
 	}
 	leave := t.host.runs.readers.enter(run.ID())
 	if active != nil {
-		if !a.Request.HasKey("idempotency/key") { // else its caller may come back for it
+		if !a.Request.HasKey("idempotency/key") { // with a key, the caller may read the run later
 			t.host.needReaders(run)
 		}
 		t.host.hold(t.of, func() {
@@ -170,7 +172,7 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) 
 		err := show(events)
 		gone = err != nil
 		return err
-	}) // a run whose records cannot be read has a response nevertheless
+	}) // a run with unreadable records still has a response
 	leave()
 	if gone || ctx.Err() != nil {
 		return edn.Nil(), nil
@@ -178,8 +180,8 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) 
 	return run.Await(reading)
 }
 
-// attending returns the context of a caller that waits for a run. For a run of another host
-// it ends when this host goes down: nothing here ends that run.
+// attending returns the context of a caller that waits for a run. For a run of another host it is
+// also canceled when this host shuts down, because nothing here would end the wait.
 func (r *runs) attending(ctx context.Context, run *act.Run) (_ context.Context, stop func()) {
 	if !run.Elsewhere() {
 		return ctx, func() {}
@@ -192,7 +194,7 @@ func (r *runs) attending(ctx context.Context, run *act.Run) (_ context.Context, 
 	}
 }
 
-// needReaders has a run canceled that has had no reader for a while.
+// needReaders makes a run be canceled when it has had no reader for http.stream_orphan_ttl.
 func (h *Host) needReaders(run *act.Run) {
 	patience := func() time.Duration { return h.runs.now().loaded.HTTP.OrphanTTL }
 	h.runs.readers.need(run.ID(), patience, func() {
@@ -200,7 +202,7 @@ func (h *Host) needReaders(run *act.Run) {
 	})
 }
 
-// hold does something with a hold on a generation, on a goroutine of its own.
+// hold runs do in a new goroutine, with a hold on a generation.
 func (h *Host) hold(g *generation, do func()) {
 	r := h.runs
 	r.mu.Lock()
@@ -214,7 +216,7 @@ func (h *Host) hold(g *generation, do func()) {
 	})
 }
 
-// start begins the run of an act. It is tracked before its id is known; active is nil if
+// start starts the run of an act. The run is tracked before its id is returned; active is nil if
 // another caller has started it.
 func (t *turn) start(ctx context.Context, a act.Act) (run *act.Run, active *activeRun, err *contract.Error) {
 	if err := t.host.admits(); err != nil {
@@ -245,7 +247,7 @@ func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (e
 	return t.attend(active, follow)
 }
 
-// attend follows a tracked run to its end.
+// attend calls follow for a tracked run, waits for its end and returns its response.
 func (t *turn) attend(active *activeRun, follow func(*act.Run)) (edn.Value, *contract.Error) {
 	run := active.run
 	follow(run)
@@ -273,7 +275,8 @@ func (t *turn) Release() {
 	})
 }
 
-// retire removes the generations without holds and returns them. It needs mu.
+// retire removes the generations without holds and returns them. The caller holds mu and must close
+// them.
 func (r *runs) retire() []*generation {
 	var gone, kept []*generation
 	for _, g := range r.live {
@@ -287,7 +290,7 @@ func (r *runs) retire() []*generation {
 	return gone
 }
 
-// install makes g the generation of new acts.
+// install makes g the generation of new acts, and closes generations without holds.
 func (r *runs) install(g *generation) {
 	r.mu.Lock()
 	r.current = g
@@ -299,14 +302,14 @@ func (r *runs) install(g *generation) {
 	}
 }
 
-// now returns the current generation.
+// now returns the current generation; nil before the first one.
 func (r *runs) now() *generation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.current
 }
 
-// awaitRoom waits until fewer than most generations are live.
+// awaitRoom waits until fewer than most generations are live. The error is the cause of ctx.
 func (r *runs) awaitRoom(ctx context.Context, most int) error {
 	for {
 		r.mu.Lock()
@@ -323,10 +326,10 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 	}
 }
 
-// onceWait is the time beyond the drain for calls whose recovery is once.
+// onceWait is the additional time, beyond the drain timeout, for attempts whose recovery is once.
 const onceWait = 10 * time.Second
 
-// refuseActs stops taking acts, and ends the wait of callers for runs of other hosts.
+// refuseActs stops accepting acts, and ends the wait of callers for runs of other hosts.
 func (h *Host) refuseActs() {
 	h.runs.mu.Lock()
 	defer h.runs.mu.Unlock()
@@ -337,10 +340,9 @@ func draining() *contract.Error {
 	return contract.Errorf("runtime/draining", "the daemon is going down")
 }
 
-// drain stops taking acts, ends those that wait for their turn or for people, and
-// waits for the runs in progress (OPS-004). At the limit it ends the runs, except
-// those with an open attempt whose recovery is once; these get onceWait more. The
-// end of ctx skips the waiting.
+// drain stops accepting acts, ends the runs that are queued or wait for people, and waits for the
+// others (OPS-004). After limit it ends those too, except runs with an open attempt whose recovery
+// is once, which get onceWait more. When ctx ends, drain returns at once.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.refuseActs()
 	h.cancelRuns(func(run *act.Run) bool { return run.Waiting() || run.AwaitsPeople() })
@@ -366,7 +368,7 @@ func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.runs.idle(last)
 }
 
-// awaitAfter waits for the goroutines of runs until ctx ends.
+// awaitAfter waits for the goroutines that notify plugins, until ctx ends.
 func (r *runs) awaitAfter(ctx context.Context) {
 	over := make(chan struct{})
 	go func() { r.after.Wait(); close(over) }()
@@ -393,9 +395,10 @@ func (r *runs) idle(ctx context.Context) bool {
 	}
 }
 
-// cancelRuns ends runs: those in a durable journal go on at the next start.
+// cancelRuns ends the runs for which which returns true. With a durable journal they are
+// interrupted and continue at the next start; otherwise they are canceled.
 func (h *Host) cancelRuns(which func(*act.Run) bool) {
-	for _, t := range h.runs.all() { // only drain uses canceled
+	for _, t := range h.runs.all() { // only drain uses the field canceled
 		if t.canceled || !which(t.run) {
 			continue
 		}
@@ -408,15 +411,15 @@ func (h *Host) cancelRuns(which func(*act.Run) bool) {
 	}
 }
 
-// all returns the accepted runs.
+// all returns the accepted runs that have not ended.
 func (r *runs) all() []*activeRun {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.byID))
 }
 
-// hasOnceAttempt reports whether the run has an open attempt whose recovery is
-// once, as far as its records can be read.
+// hasOnceAttempt reports whether the run has an open attempt whose recovery is once. If its records
+// cannot be read, it returns true.
 func (h *Host) hasOnceAttempt(run string) bool {
 	type attempt struct {
 		path string
@@ -425,7 +428,7 @@ func (h *Host) hasOnceAttempt(run string) bool {
 	open := map[attempt]bool{}
 	records, err := h.journal.Records(run)
 	if err != nil {
-		return true // it gets the time of one
+		return true // it may have one
 	}
 	for _, rec := range records {
 		switch body := rec.Body.(type) {

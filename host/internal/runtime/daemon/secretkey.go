@@ -13,13 +13,14 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// secretKeyFile has the key of the hashes that stand for secrets in the journal.
+// secretKeyFile is the file with the key of the hashes that replace secrets in the journal.
 const secretKeyFile = "secrets.key"
 
 const secretKeyBytes = 32
 
-// secretKey returns the key of a data directory, which is made once: with another one,
-// equal secrets would have other hashes (JRN-022).
+// secretKey returns the key of a data directory. It is created once: with another key, equal
+// secrets would have other hashes (JRN-022). The error is that of the file system, or of a file
+// that other users can read.
 func secretKey(dir string) ([]byte, error) {
 	path := filepath.Join(dir, secretKeyFile)
 	text, err := os.ReadFile(path)

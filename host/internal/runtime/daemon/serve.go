@@ -26,16 +26,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The phases of a daemon, as /ready reports them.
+// Phases of a daemon, as /ready reports them.
 const (
 	phaseStarting = "starting"
 	phaseReady    = "ready"
 	phaseDraining = "draining"
 )
 
-// beatEvery is the interval in which the main loop records a beat; after
-// beatLimit without one, or with a check of the queue and the journal that takes
-// longer, /health reports failure.
+// beatEvery is the interval of the beats of the main loop. If there is no beat for beatLimit, or a
+// check of the queue and the journal takes longer, /health reports failure.
 const (
 	beatEvery = time.Second
 	beatLimit = 10 * time.Second
@@ -53,23 +52,23 @@ type Daemon struct {
 	host  atomic.Pointer[Host] // set before its plugins are started
 	dir   *dataDir
 	store *store.Store // nil: runs are kept in memory
-	// unfinished are the runs that earlier daemons have left open.
+	// unfinished are the runs that an earlier daemon left open.
 	unfinished []store.Unfinished
 	server     *httpapi.Server
-	beat       atomic.Int64 // nanoseconds from begun to the last round of the main loop
+	beat       atomic.Int64 // nanoseconds from begun to the last beat of the main loop
 	probe      probe
 	drains     chan struct{}
 	drained    sync.Once
 	reloads    reloads
 	figures    figures
-	answers    httpapi.MemoryAnswers   // of admin actions, without a store
+	answers    httpapi.MemoryAnswers   // used without a store
 	lostDir    atomic.Pointer[lostDir] // nil while the data directory is intact
 	auditWait  auditWait
 	space      atomic.Pointer[space] // nil before the first measurement
 	// free returns the free bytes below a directory.
 	free func(dir string) (uint64, error)
-	// life is canceled when the daemon begins to close its parts; work tracks
-	// the goroutines that run until then.
+	// life is canceled when the daemon begins to close its parts; work counts the goroutines that
+	// end then.
 	life context.Context
 	die  context.CancelFunc
 	work sync.WaitGroup
@@ -84,23 +83,23 @@ type Daemon struct {
 
 var _ httpapi.Backend = (*Daemon)(nil)
 
-// Signals returns a channel of the signals that a daemon handles. It must be
-// called before anything else.
+// Signals returns a channel with the signals that a daemon handles. A program must call it before
+// it does anything else.
 func Signals() chan os.Signal {
 	c := make(chan os.Signal, 8)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	// A daemon must survive the reader of its log: a failed write only loses
-	// that line. SIGPIPE is caught rather than ignored, because plugins would
-	// inherit an ignored one.
+	// A daemon must continue when the reader of its log is gone: then a write fails, and that line
+	// is lost. SIGPIPE is caught rather than ignored, because plugins would inherit an ignored
+	// signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return c
 }
 
-// errStopped is the cause of a start that a signal canceled.
+// errStopped is the cancellation cause of a start that a signal stopped.
 var errStopped = errors.New("stopped by a signal")
 
-// Serve runs a daemon until a signal or an operator stops it. Nil is a clean
-// stop; ExitCode maps an error to its exit code.
+// Serve runs a daemon until a signal or an operator stops it. It returns nil after a clean stop;
+// ExitCode maps other errors to exit codes.
 func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d := &Daemon{
 		options: o,
@@ -141,12 +140,12 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 		return err
 	}
 	if d.store != nil {
-		d.resumeRuns(d.life) // first, so that they keep their place before new acts
+		d.resumeRuns(d.life) // before new acts, so that the runs keep their place
 	}
 	d.dir.crashed = false
 	d.setPhase(phaseReady)
 	d.announce()
-	go d.probe.run(d.life, d.begun, d.check) // one that is stuck must not keep the daemon from going down
+	go d.probe.run(d.life, d.begun, d.check) // not in work, because a stuck probe must not block the shutdown
 	d.spawn(func() { d.watch(d.life) })
 	d.spawn(func() { d.maintain(d.life) })
 	d.spawn(func() { d.keepSessions(d.life) })
@@ -164,9 +163,8 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	return d.loop(signals)
 }
 
-// announce reports to the service manager and in the log that the daemon
-// serves, and whether it is ready: an optional plugin or a directory may be
-// missing.
+// announce reports to the service manager and in the log that the daemon serves, and whether it is
+// ready. It may not be ready because of an optional plugin or a directory.
 func (d *Daemon) announce() {
 	about := []any{
 		"took", time.Since(d.begun).Round(time.Millisecond).String(),
@@ -189,8 +187,8 @@ func (d *Daemon) announce() {
 	d.log.Warn("serving, not ready", append(about, "because", why)...)
 }
 
-// awaitStart waits for the start, or for a signal that cancels it. It reports
-// whether a reload was requested meanwhile.
+// awaitStart waits for the end of the start, or for a signal that cancels it. hangup reports
+// whether a reload was requested in the meantime.
 func (d *Daemon) awaitStart(
 	up <-chan error, signals <-chan os.Signal, cancel context.CancelCauseFunc,
 ) (hangup bool, err error) {
@@ -220,7 +218,7 @@ func (d *Daemon) awaitStart(
 	}
 }
 
-// start takes the steps of OPS-001 and logs the time of each.
+// start executes the steps of OPS-001 and logs the time of each.
 func (d *Daemon) start(ctx context.Context) error {
 	step := d.stepper()
 	h, loaded, err := read(ctx, d.options)
@@ -231,7 +229,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.mu.Lock()
 	d.early = loaded
 	d.mu.Unlock()
-	// From here on the shutdown of the daemon closes the host.
+	// From here on, takeDown closes the host.
 	d.host.Store(h)
 	d.configureTelemetry(loaded.Telemetry)
 	if err := d.configureExport(loaded.Config); err != nil {
@@ -294,8 +292,8 @@ func (d *Daemon) warn(loaded *setup.Loaded) {
 	}
 }
 
-// descriptors returns the limit on open files of this process, 0 if there is
-// none. It logs a limit that leaves callers fewer connections than configured.
+// descriptors returns the limit on open files of this process, 0 if there is none. It logs a
+// warning if the limit permits fewer connections than configured.
 func (d *Daemon) descriptors(loaded *setup.Loaded) int {
 	n := openFiles()
 	if n > 0 && n/2 < loaded.HTTP.Limits.Connections {
@@ -314,7 +312,7 @@ func (d *Daemon) stepper() func(what string, args ...any) {
 	}
 }
 
-// lastAnswers is the time in which callers may read answers that are ready.
+// lastAnswers is the time limit for delivering answers that are ready at the shutdown.
 const lastAnswers = 2 * time.Second
 
 func (d *Daemon) setPhase(phase string) {
@@ -330,7 +328,8 @@ func (d *Daemon) profile() string {
 	return ""
 }
 
-// loaded returns the configuration in force, nil before there is one.
+// loaded returns the configuration in force, or during the start the loaded one; nil before it is
+// loaded.
 func (d *Daemon) loaded() *setup.Loaded {
 	if h := d.host.Load(); h != nil {
 		if g := h.runs.now(); g != nil {
@@ -371,8 +370,8 @@ func (d *Daemon) transition(t Transition) {
 	log.Info("plugin", args...)
 }
 
-// notice logs a change of a candidate: quality problems and opened breakers as
-// warnings, the rest as information.
+// notice logs a change of a candidate: quality problems and opened breakers as warnings, other
+// changes as information.
 func (d *Daemon) notice(n stats.Notice) {
 	args := []any{"event", n.Event, "capability", n.CapID, "intent", n.Intent, "plugin", n.Plugin,
 		"details", n.Details.String()}

@@ -21,10 +21,9 @@ func (d *Daemon) Sessions() *session.Service {
 	return nil
 }
 
-// keepSessions freezes sessions that are not used, deletes expired session variables
-// and content that no conversation names, and writes the times of accesses, from time
-// to time and at the end. Summaries are made beside it: a model that answers late does
-// not delay the rest.
+// keepSessions periodically freezes idle sessions, deletes expired session variables and content
+// that no conversation uses, and writes access times; it does so once more at the end. Summaries
+// are made in another goroutine, so that a slow model does not delay the other work.
 func (d *Daemon) keepSessions(ctx context.Context) {
 	h := d.host.Load()
 	interval := func() time.Duration {
@@ -81,7 +80,8 @@ func (d *Daemon) coolSessions(ctx context.Context, h *Host) {
 	}
 }
 
-// summarizeSessions has the turns that no longer fit summarized, if an intent does it.
+// summarizeSessions summarizes the turns that no longer fit. Without the intent context/summarize
+// they are dropped.
 func (d *Daemon) summarizeSessions(ctx context.Context, h *Host) {
 	by := h.summarize
 	if _, ok := h.runs.now().loaded.Generation.Registry.Intent(summarizes); !ok {
@@ -99,8 +99,8 @@ func (d *Daemon) summarizeSessions(ctx context.Context, h *Host) {
 // summarizes is the intent that summarizes turns.
 const summarizes = "context/summarize"
 
-// summarize implements session.Summarizer with an act of the owner of the session,
-// who pays for it.
+// summarize implements session.Summarizer with an act of the owner of the session, to whom it is
+// charged.
 func (h *Host) summarize(ctx context.Context, of session.Session, text string, chars int) (string, *contract.Error) {
 	turn, err := h.Take()
 	if err != nil {
@@ -130,12 +130,11 @@ func (h *Host) summarize(ctx context.Context, of session.Session, text string, c
 	return "", contract.Errorf("schema/invalid", "the answer of :%s has no text", summarizes)
 }
 
-// serversWithin limits the time in which a plugin stops or starts the model server
-// of a session.
+// serversWithin is the time limit for a plugin to stop or start the model server of a session.
 const serversWithin = 30 * time.Second
 
-// tellPlugins implements session.Plugins. A plugin that is not ready is not asked: it
-// runs no servers.
+// tellPlugins implements session.Plugins. It skips plugins that are not ready, because they run no
+// servers.
 func (h *Host) tellPlugins(ctx context.Context, id, intent string) (n int, err *contract.Error) {
 	ctx, cancel := context.WithTimeout(ctx, serversWithin)
 	defer cancel()

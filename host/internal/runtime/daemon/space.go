@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
-// LittleSpace is the free space of a data directory in bytes below which
-// operators are warned; below minSpace the daemon is not ready.
+// LittleSpace is the free space of a data directory in bytes below which a warning is logged; below
+// minSpace the daemon is not ready.
 const (
 	LittleSpace = 512 << 20
 	minSpace    = 4 << 20
@@ -30,8 +30,8 @@ const (
 	spaceNone
 )
 
-// levelOf rates free bytes. Leaving a level upwards takes twice its limit, so
-// that small changes do not make it flap.
+// levelOf returns the level for a number of free bytes. To return to a better level, twice its
+// limit must be free, so that small changes do not make the level flap.
 func levelOf(free uint64, before spaceLevel) spaceLevel {
 	below := func(level spaceLevel, limit uint64) bool {
 		if before >= level {
@@ -48,8 +48,8 @@ func levelOf(free uint64, before spaceLevel) spaceLevel {
 	return spaceEnough
 }
 
-// measureSpace measures the free space of the data directory and logs a change
-// of its level. An error of the measurement counts as enough.
+// measureSpace measures the free space of the data directory and logs a change of its level. If the
+// measurement fails, the level does not change.
 func (d *Daemon) measureSpace() {
 	free, err := d.free(d.dir.path)
 	if err != nil {
@@ -79,7 +79,7 @@ func (d *Daemon) measureSpace() {
 
 func mebibytes(n uint64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
-// spaceCondition is the condition of free space in the data directory (HTTP-007).
+// spaceCondition returns the condition of the free space in the data directory (HTTP-007).
 func (d *Daemon) spaceCondition() httpapi.Condition {
 	c := httpapi.Condition{Name: "space", OK: true}
 	if s := d.space.Load(); s != nil && s.level == spaceNone {

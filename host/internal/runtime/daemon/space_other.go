@@ -4,5 +4,5 @@ package daemon
 
 import "errors"
 
-// FreeSpace is unsupported on this system.
+// FreeSpace returns errors.ErrUnsupported on this system.
 func FreeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }

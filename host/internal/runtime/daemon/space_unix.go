@@ -12,7 +12,7 @@ func FreeSpace(dir string) (uint64, error) {
 		return 0, err
 	}
 	if s.Files > 0 && s.Ffree == 0 {
-		return 0, nil // without a free inode no file can be made
+		return 0, nil // no file can be created without a free inode
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), nil // other widths on other systems
+	return uint64(s.Bavail) * uint64(s.Bsize), nil // the types differ between systems
 }

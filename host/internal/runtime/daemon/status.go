@@ -27,8 +27,7 @@ func (c control) Status() edn.Value {
 	))
 }
 
-// journalState returns where the journal is, how large it is, and how long its
-// transactions take.
+// journalState returns the location and size of the journal and the time of its transactions.
 func (c control) journalState() edn.Value {
 	v := c.figures.commits.Value()
 	if c.store == nil {
@@ -43,7 +42,7 @@ func (c control) journalState() edn.Value {
 	return v.Merge(only(state, "driver", "schema", "runs", "runs/open", "size", "size/free", "file-bytes", "writable?"))
 }
 
-// overview returns what the daemon does at this moment.
+// overview returns the current load, plugins and configuration of the daemon.
 func (c control) overview() edn.Value {
 	h, l := c.now()
 	h.runs.mu.Lock()
@@ -88,7 +87,7 @@ func (c control) overview() edn.Value {
 	)
 }
 
-// manySuspended bounds the number of suspended runs that a status counts.
+// manySuspended is the maximum number of suspended runs that a status counts.
 const manySuspended = 10_000
 
 // suspended returns the number of suspended runs, at most manySuspended.
@@ -98,7 +97,7 @@ func (d *Daemon) suspended() int {
 	}
 	runs, err := d.store.Runs(context.Background(), store.Filter{Status: "suspended", Limit: manySuspended})
 	if err != nil {
-		return 0 // the condition of the journal says so
+		return 0 // the condition of the journal reports the error
 	}
 	return len(runs)
 }

@@ -23,19 +23,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// errJournalFailed is the cause of a daemon that ends because its journal cannot
-// record any more (JRN-005).
+// errJournalFailed is the error of a daemon that stops because its journal failed (JRN-005).
 var errJournalFailed = errors.New("the journal cannot record")
 
-// failedLimit bounds the end of such a daemon. Nothing that it would wait for can
-// be recorded.
+// failedLimit is the time limit of the shutdown after such a failure. There is little to wait for,
+// because nothing can be recorded.
 const failedLimit = 3 * time.Second
 
-// retainEvery is the interval in which old runs are removed.
+// retainEvery is the interval of retention.
 const retainEvery = 10 * time.Minute
 
-// openStore opens the journal of the configuration. Without one, runs are kept in
-// memory.
+// openStore opens the journal of the configuration. If none is configured, runs are kept in memory.
 func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) error {
 	if !loaded.Store.Lasts() {
 		d.observeMemory(h)
@@ -73,8 +71,8 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) e
 	return err
 }
 
-// storeOptions returns the options of the store of a configuration, whose data
-// directory is locked.
+// storeOptions returns the store options of a configuration. The caller must have locked its data
+// directory.
 func storeOptions(c *config.Config) (store.Options, error) {
 	s := c.Store
 	o := store.Options{
@@ -121,8 +119,8 @@ func storeLimits(s config.Store) store.Limits {
 	}
 }
 
-// admits rejects new acts while there is too little space to record them
-// (JRN-006).
+// admits returns journal/full while there is too little space to record new acts (JRN-006), else
+// nil.
 func (h *Host) admits() *contract.Error {
 	if h.full == nil || !h.full() {
 		return nil
@@ -130,8 +128,8 @@ func (h *Host) admits() *contract.Error {
 	return contract.Errorf("journal/full", "the file system of the journal has less than store.min_free left")
 }
 
-// resumeRuns continues the runs that an earlier daemon has not finished (JRN-040,
-// RUN-016). One that cannot be continued is reported and left as it is.
+// resumeRuns queues the runs that an earlier daemon has not finished (JRN-040, RUN-016). A run that
+// cannot be continued is logged and stays open.
 func (d *Daemon) resumeRuns(ctx context.Context) {
 	why := journal.ResumedRestart
 	if d.dir.crashed {
@@ -142,7 +140,7 @@ func (d *Daemon) resumeRuns(ctx context.Context) {
 	}
 }
 
-// recallAll puts runs back into the queue and returns their number.
+// recallAll queues runs again and returns the number of those that could be.
 func (d *Daemon) recallAll(ctx context.Context, all []store.Unfinished, why func(store.Unfinished) string) (resumed int) {
 	for _, u := range all {
 		if err := d.recall(ctx, u, why(u)); err != nil {
@@ -154,12 +152,12 @@ func (d *Daemon) recallAll(ctx context.Context, all []store.Unfinished, why func
 	return resumed
 }
 
-// takeOverEvery is the most time between two looks for runs to take over: a host that
-// goes down hands its over at once.
+// takeOverEvery is the maximum interval at which takeOver looks for runs. It is short because a
+// host that shuts down hands over its runs at once.
 const takeOverEvery = time.Second
 
-// takeOver resumes the runs of other hosts whose lease lapses or that hand them over,
-// while a daemon serves (JRN-007).
+// takeOver periodically takes and resumes the runs of other hosts whose lease has lapsed or that
+// handed them over, until the daemon drains (JRN-007).
 func (d *Daemon) takeOver(ctx context.Context, lease time.Duration) {
 	tick := time.NewTicker(min(lease/3, takeOverEvery))
 	defer tick.Stop()
@@ -185,10 +183,10 @@ func (d *Daemon) takeOver(ctx context.Context, lease time.Duration) {
 	}
 }
 
-// handOverEvery is the time between two looks for runs to hand over.
+// handOverEvery is the interval at which handOver looks for runs.
 const handOverEvery = 100 * time.Millisecond
 
-// giver is the part of the store that gives runs to other hosts.
+// giver is the method of the store that hands runs over to other hosts.
 type giver interface {
 	HandOver(ctx context.Context) (n int, err error)
 }
@@ -201,9 +199,9 @@ func (d *Daemon) giver() giver {
 	return d.store
 }
 
-// drainRuns drains the host, and meanwhile gives its runs to other hosts (OPS-004). It
-// takes no acts before the first is given away, since an act could continue that. The end
-// of ctx skips the waiting.
+// drainRuns drains the host and meanwhile hands its runs over to other hosts (OPS-004). It stops
+// accepting acts before the first run is handed over, because an act could continue that run. When
+// ctx ends, it returns at once.
 func (d *Daemon) drainRuns(ctx context.Context, to giver) {
 	h := d.host.Load()
 	h.refuseActs()
@@ -212,9 +210,8 @@ func (d *Daemon) drainRuns(ctx context.Context, to giver) {
 	stop()
 }
 
-// handOver gives runs to other hosts as soon as this daemon, which goes down, does not
-// execute them any more, until the result is called or ctx ends. Closing the store does
-// so with the rest.
+// handOver starts a goroutine that hands over runs to other hosts as soon as this daemon no longer
+// executes them, until stop is called or outer ends. Closing the store releases the remaining runs.
 func (d *Daemon) handOver(outer context.Context, to giver) (stop func()) {
 	if to == nil {
 		return func() {}
@@ -248,7 +245,7 @@ func (d *Daemon) handOver(outer context.Context, to giver) (stop func()) {
 	}
 }
 
-// recall puts a run of an earlier daemon back into the queue.
+// recall queues a run of an earlier daemon again. why is the reason for its interruption.
 func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) error {
 	id := u.Run.ID
 	first, err := d.store.Read(ctx, id, 0, 1)
@@ -274,7 +271,8 @@ func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) err
 	return nil
 }
 
-// resume continues a suspended or failed run and returns once it goes on.
+// resume continues a suspended or failed run and returns once it is running. The error is
+// run/not-resumable for a run in progress.
 func (h *Host) resume(id string, how act.Resumption) (*act.Run, *contract.Error) {
 	if !h.runs.claim(id) {
 		return nil, contract.Errorf("run/not-resumable", "run %s is in progress: it goes on by itself", id)
@@ -304,8 +302,7 @@ func (h *Host) resume(id string, how act.Resumption) (*act.Run, *contract.Error)
 	return run, nil
 }
 
-// giveUp ends a daemon whose journal failed: no answer leaves any more, so there
-// is nothing to wait for.
+// giveUp stops a daemon whose journal failed. Its runs fail with journal/unavailable at once.
 func (d *Daemon) giveUp() error {
 	err := d.journalFailed()
 	d.setPhase(phaseDraining)
@@ -348,15 +345,14 @@ func (d *Daemon) retain(ctx context.Context) {
 	}
 }
 
-// verifyShare is the part of the time in which finished runs are verified: 1/verifyShare.
+// verifyShare limits the verification of finished runs to 1/verifyShare of the time.
 const verifyShare = 20
 
-// mostDamage is the number of damaged places that the log names.
+// mostDamage is the maximum number of damaged places that are logged.
 const mostDamage = 16
 
-// verifyJournal compares all runs and sessions with their hashes, once and slowly
-// (JRN-030). Damage of finished runs does not stop the daemon: the log names it, and the status
-// and a metric have its amount.
+// verifyJournal verifies all runs and sessions once, slowly (JRN-030). Damage of finished runs does
+// not stop the daemon: it is logged, and the status and a metric show the number of damaged places.
 func (d *Daemon) verifyJournal(ctx context.Context) {
 	began, damaged := time.Now(), 0
 	const next = `"ferment runs verify" lists all damage; "ferment admin journal-repair" repairs it while no daemon runs`
@@ -387,7 +383,7 @@ func (d *Daemon) verifyJournal(ctx context.Context) {
 	}
 }
 
-// journalCondition is the condition of the journal (HTTP-007).
+// journalCondition returns the condition of the journal (HTTP-007).
 func (d *Daemon) journalCondition() httpapi.Condition {
 	c := httpapi.Condition{Name: "journal", OK: true}
 	switch {

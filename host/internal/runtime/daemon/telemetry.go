@@ -20,20 +20,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// figures are what a daemon counts about itself, besides its journal.
+// figures holds the counts of a daemon that are not in its journal, and their export.
 type figures struct {
 	meter       *tally.Meter
 	metrics     *telemetry.Metrics
 	commits     telemetry.Commits
-	restarts    telemetry.Reasons // causes
-	transitions telemetry.Reasons // states that processes have come to
-	denials     telemetry.Reasons // error types
-	reloads     telemetry.Reasons // outcomes
-	traced      telemetry.Reasons // outcomes of the trace contexts of callers
+	restarts    telemetry.Reasons // by cause
+	transitions telemetry.Reasons // by new state of a process
+	denials     telemetry.Reasons // by error type
+	reloads     telemetry.Reasons // by outcome
+	traced      telemetry.Reasons // trace contexts of callers, by outcome
 	export      *otlp.Exporter
 }
 
-// count begins to count. It comes before the journal is opened.
+// count creates the counters. It must be called before the journal is opened.
 func (d *Daemon) count() {
 	d.figures.meter = tally.NewMeter(d.begun)
 	d.figures.restarts.Expect(restartCauses...)
@@ -47,13 +47,13 @@ func (f *figures) Observe(rec journal.Record, past func() []journal.Record) {
 	f.export.Observe(rec, past)
 }
 
-// observeStore has the store of the daemon show what it commits.
+// observeStore makes a store report its commits and records to the figures.
 func (d *Daemon) observeStore(o *store.Options) {
 	o.Observer = &d.figures
 	o.Committed = d.figures.commits.Add
 }
 
-// observeMemory does so for a daemon without a journal on disk.
+// observeMemory makes a journal in memory report its records to the figures.
 func (d *Daemon) observeMemory(h *Host) {
 	if m, ok := h.journal.(*journal.Memory); ok {
 		m.Observer, m.Acts = &d.figures, h.events
@@ -63,7 +63,7 @@ func (d *Daemon) observeMemory(h *Host) {
 	}
 }
 
-// restartCauses are the causes of a start that follows an earlier one.
+// restartCauses are the causes of a process start that is not the first one.
 var restartCauses = []string{string(plugin.CauseBackoffOver), string(plugin.CauseRestart), string(plugin.CauseQuality)}
 
 // transition counts a change of a plugin's state.
@@ -82,8 +82,8 @@ func (d *Daemon) configureTelemetry(t config.Telemetry) {
 	}
 }
 
-// configureExport applies the block telemetry.otel of a configuration. Its headers may
-// have changed although the block has not.
+// configureExport applies the block telemetry.otel of a configuration. The values of its headers
+// may have changed although the block has not.
 func (d *Daemon) configureExport(c *config.Config) error {
 	o := c.Telemetry.OTel
 	if o == nil {
@@ -125,7 +125,7 @@ func (c control) SetLogLevel(module, level string) (edn.Value, *contract.Error) 
 	return edn.MustMap(edn.K("level"), edn.K(base), edn.K("levels"), modules.Map()), nil
 }
 
-// owner is a daemon as the owner of metrics.
+// owner implements telemetry.Owner with a daemon.
 type owner struct{ d *Daemon }
 
 var _ telemetry.Owner = owner{}
@@ -165,10 +165,10 @@ func (o owner) Known(label, value string) bool {
 	return ok
 }
 
-// fixedGates are the gates that no check or judge has the name of.
+// fixedGates are the names of gates that are neither a check nor a judge.
 var fixedGates = []string{"schema-valid", "judge"}
 
-// sampleLimit bounds the questions of a scrape to the store.
+// sampleLimit is the time limit for the store queries of a scrape.
 const sampleLimit = 2 * time.Second
 
 // Samples implements telemetry.Owner.
@@ -231,7 +231,7 @@ func number(v edn.Value) (float64, bool) {
 	return f, true
 }
 
-// openRuns returns the number of runs that have not ended, by status.
+// openRuns returns the number of runs that have not ended, by state.
 func (d *Daemon) openRuns(h *Host) map[string]int {
 	out := map[string]int{"running": 0, "queued": 0, "waiting": 0, "suspended": d.suspended()}
 	for _, active := range h.runs.all() {
@@ -247,7 +247,7 @@ func (d *Daemon) openRuns(h *Host) map[string]int {
 	return out
 }
 
-// sessionCounts returns the number of sessions by state; none if the store fails.
+// sessionCounts returns the number of sessions by state; nil if the store fails.
 func (h *Host) sessionCounts(ctx context.Context) map[string]int {
 	hot, warm, err := h.sessions.Count(ctx)
 	if err != nil {
@@ -256,8 +256,8 @@ func (h *Host) sessionCounts(ctx context.Context) map[string]int {
 	return map[string]int{"hot": hot, "warm": warm}
 }
 
-// balances returns the balance of the host and of each caller, as far as the
-// configuration limits them; none if the ledger fails.
+// balances returns the budget balances of all tenants and users for which the configuration has
+// limits; nil if the ledger fails.
 func (h *Host) balances(ctx context.Context) []budget.Balance {
 	b := h.Loaded().Generation.Budgets
 	var scopes []budget.Scope
@@ -295,7 +295,7 @@ func (d *Daemon) Telemetry() httpapi.Telemetry {
 	return diagnostics{d}
 }
 
-// diagnostics is a daemon as httpapi.Telemetry.
+// diagnostics implements httpapi.Telemetry with a daemon.
 type diagnostics struct{ *Daemon }
 
 // Metrics implements httpapi.Telemetry.
@@ -308,7 +308,7 @@ type window struct {
 	since  time.Time
 }
 
-// windows returns the periods that a daemon shows.
+// windows returns the counts since the start, of the last 5 minutes and of the last hour.
 func (f *figures) windows(now time.Time) []window {
 	all := []window{{name: "since-boot"}, {name: "minutes-5"}, {name: "hour-1"}}
 	all[0].counts, all[0].since = f.meter.Total()
@@ -355,7 +355,7 @@ func (d diagnostics) Diag() edn.Value {
 	)
 }
 
-// only returns some keys of a map, as far as it has them.
+// only returns a map with those of the keys that v has.
 func only(v edn.Value, keys ...string) edn.Value {
 	var b edn.MapBuilder
 	for _, key := range keys {

@@ -16,7 +16,7 @@ type Transition struct {
 	From, To   string
 	Cause      string
 	PID        int // 0 if there is no process
-	Calls      int // canceled by the end of a process
+	Calls      int // number of calls that the end of a process canceled
 	At         time.Time
 	Fault      *contract.Error // nil if the change is not a failure
 }
@@ -42,8 +42,8 @@ func (t Transition) Value() edn.Value {
 	return b.Map()
 }
 
-// sink forwards the reports of the supervisor. Log lines are dropped: the log
-// files of the plugins have them.
+// sink implements plugin.Sink. Log lines are dropped, because they are in the log files of the
+// plugins.
 type sink struct {
 	each         func(Transition)
 	recordHealth func(plugin.Statement)

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Defaults of the garbage collector. The live heap of a host is small, so
-// GOGC=100 would collect every few calls. A higher value costs memory that the
-// limit bounds; measured on calls of 64 KiB it cuts the p99 by two thirds, and
-// a quarter of the processor time of a command that only reads a configuration.
+// Defaults of the garbage collector. The live heap of a host is small, so GOGC=100 would collect
+// every few calls. A higher value uses more memory, which memoryLimit bounds. Measured with calls
+// of 64 KiB, it reduces the p99 by two thirds; a command that only reads a configuration uses a
+// quarter less processor time.
 const (
 	collectAt   = 400
 	memoryLimit = 1 << 30
 )
 
-// TuneCollector sets growth and limit of the heap of the process (OPS-010); 0 selects
-// the default. GOGC and GOMEMLIMIT override both. Programs call it once before they
-// read a configuration, hosts with the values from there.
+// TuneCollector sets GOGC and the memory limit of the process (OPS-010); 0 selects the default. The
+// environment variables GOGC and GOMEMLIMIT override it. A program calls it once before it reads a
+// configuration, and a host again with the values from there.
 func TuneCollector(gogc int, limit int64) {
 	if gogc == 0 {
 		gogc = collectAt
@@ -36,7 +36,8 @@ func TuneCollector(gogc int, limit int64) {
 	}
 }
 
-// chosenLimit leaves half of the control group's memory to the plugins.
+// chosenLimit returns the default memory limit: at most half of the control group's memory, which
+// leaves the other half to the plugins.
 func chosenLimit(group int64) int64 { return min(memoryLimit, group/2) }
 
 // cgroupLimit returns the smallest memory.max of the control group of the

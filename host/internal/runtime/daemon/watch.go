@@ -12,9 +12,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 )
 
-// watchEvery is the polling interval of the configuration files under
-// auto_reload. A stat of a few hundred files is cheap and detects every way in
-// which editors write them.
+// watchEvery is the polling interval of the configuration files under auto_reload. A stat of a few
+// hundred files is cheap and works with every way in which editors write files.
 const watchEvery = 500 * time.Millisecond
 
 // watch reloads when a file of the configuration, a file beside it or a
@@ -49,7 +48,8 @@ func (d *Daemon) watch(ctx context.Context) {
 	}
 }
 
-// watched returns a fingerprint of the files of a configuration.
+// watched returns a fingerprint of the files that a configuration depends on: their sizes, times
+// and inodes.
 func watched(l *setup.Loaded) string {
 	paths := map[string]bool{}
 	dirs := map[string]bool{}

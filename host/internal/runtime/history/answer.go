@@ -33,8 +33,9 @@ func (j *Runs) Answer(ctx context.Context, name, id string, answer edn.Value, by
 	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("interrupt"), edn.Text(id)), nil
 }
 
-// interruptOf returns the id of the open interrupt that a caller has named by its
-// id or its node, or not at all if it is the only one.
+// interruptOf returns the id of the open interrupt with an id or node name; name may be empty if
+// only one is open. The error is interrupt/not-found, or that of an interrupt that was answered
+// already.
 func interruptOf(records []journal.Record, name string) (string, *contract.Error) {
 	var ids []string
 	for _, i := range journal.OpenInterrupts(records) {

@@ -14,7 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ended returns a run that has finished and is still recorded.
+// ended returns a finished run whose records still exist. Otherwise the error is
+// queue/invalid-transition or run/not-found; op names the operation in its text.
 func (j *Runs) ended(ctx context.Context, op, name string) (store.Run, *contract.Error) {
 	run, err := j.find(ctx, name)
 	switch {
@@ -35,7 +36,7 @@ func (j *Runs) ended(ctx context.Context, op, name string) (store.Run, *contract
 	return run, err
 }
 
-// removed returns the error for a run whose records are removed, nil for others.
+// removed returns a run/not-found error if the records of a run were removed, else nil.
 func removed(op string, run store.Run) *contract.Error {
 	if run.Removed.IsZero() {
 		return nil
@@ -79,8 +80,8 @@ func (j *Runs) Purge(ctx context.Context, name string, dryRun bool) (edn.Value, 
 	return j.summary(run).AssocKey("dry-run?", edn.Bool(dryRun)), nil
 }
 
-// has reports whether a run in progress is in reach, as far as that is known without its
-// record.
+// has reports whether a run in progress is within the reach, as far as that can be determined
+// without its record: with a session in the reach it is always false.
 func (j *Runs) has(active *act.Run) bool {
 	return (j.reach.Principal == "" || active.Principal() == j.reach.Principal) &&
 		(j.reach.Tenant == "" || active.Tenant() == j.reach.Tenant) && j.reach.Session == ""
@@ -111,7 +112,7 @@ func (j *Runs) Cancel(ctx context.Context, name string, c httpapi.Cancellation) 
 	}
 	waits := active.Waiting()
 	accepted := active.Cancel(c.By, c.Why)
-	if accepted && j.Store != nil { // before the answer leaves (JRN-004)
+	if accepted && j.Store != nil { // before the caller gets the answer (JRN-004)
 		if err := j.Store.Sync(ctx, active.ID()); err != nil {
 			return edn.Nil(), Failure(err)
 		}
@@ -123,8 +124,8 @@ func (j *Runs) Cancel(ctx context.Context, name string, c httpapi.Cancellation) 
 	return canceled(active.ID(), statusAfter(ctx, active, wait), accepted), nil
 }
 
-// unexecuted returns the error for a change of a run that is not finished and that this
-// daemon does not execute: another host may do so (JRN-007).
+// unexecuted returns the error for a change of an unfinished run that this daemon does not execute,
+// for example because another host does (JRN-007).
 func (j *Runs) unexecuted(ctx context.Context, change string, run store.Run) *contract.Error {
 	host, mine, err := j.Store.Owner(ctx, run.ID)
 	refused := func(format string, args ...any) *contract.Error {
@@ -146,10 +147,11 @@ func (j *Runs) unexecuted(ctx context.Context, change string, run store.Run) *co
 			"If it is gone, another one takes the run over after store.lease", run.ID))
 }
 
-// endsAtOnce bounds the wait for a run that has just ended, or does at once.
+// endsAtOnce is the maximum wait for a run that has ended or is about to end.
 const endsAtOnce = time.Minute
 
-// statusAfter waits for the end of a run and returns its status then, or running.
+// statusAfter waits for the end of a run, at most for wait, and returns its status; "running" if it
+// has not ended.
 func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

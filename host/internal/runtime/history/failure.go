@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Failure converts an error of the store to a typed error for callers; nil for nil.
+// Failure converts an error of the store to a *contract.Error for callers; nil for nil.
 func Failure(err error) *contract.Error {
 	var damage *store.Damage
 	var schema *store.SchemaError

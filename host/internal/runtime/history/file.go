@@ -14,8 +14,9 @@ import (
 )
 
 // ReplayFile replays the run of an export file strictly from its records (JRN-050, JRN-053). load
-// returns the configuration for the descriptions of plugins in the file. No daemon, store or plugin
-// is needed. Errors: import/invalid, those of load and Replay, and of the temporary files.
+// returns the configuration for the descriptions of plugins in the file, by plugin name. No daemon,
+// store or plugin is needed. Errors: import/invalid, those of load and Replay, and of the temporary
+// files.
 func ReplayFile(
 	ctx context.Context, file []byte, load func(recorded map[string]edn.Value) (*setup.Loaded, error),
 ) (_ edn.Value, err error) {

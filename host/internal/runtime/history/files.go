@@ -45,7 +45,7 @@ func (j *Runs) Verify(ctx context.Context, name string) (edn.Value, *contract.Er
 			break
 		}
 		for _, r := range runs {
-			if err := verify(r); err != nil && !errors.Is(err, contract.OfType("run/not-found")) { // removed by now
+			if err := verify(r); err != nil && !errors.Is(err, contract.OfType("run/not-found")) { // removed since
 				return edn.Nil(), err
 			}
 		}
@@ -79,7 +79,7 @@ func (j *Runs) Export(ctx context.Context, name string, offset int64) (edn.Value
 		return edn.Nil(), Failure(err)
 	}
 	text := part.text
-	if part.full { // ends between two characters
+	if part.full { // cut the part between two characters
 		for n := len(text); n > 0 && !utf8.Valid(text[n-1:]); n-- {
 			if utf8.RuneStart(text[n-1]) {
 				text = text[:n-1]
@@ -96,7 +96,8 @@ func (j *Runs) Export(ctx context.Context, name string, offset int64) (edn.Value
 
 var errPartFull = errors.New("the part is full")
 
-// part keeps the bytes of a file from an offset on, up to pageBytes.
+// part is a writer that keeps the bytes from an offset on, up to pageBytes, and then fails with
+// errPartFull.
 type part struct {
 	skip int64
 	text []byte

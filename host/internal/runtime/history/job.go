@@ -18,7 +18,7 @@ func JobValue(records []journal.Record, state string) edn.Value {
 		state = past.Status
 	case past.Suspended != nil:
 		state = "suspended"
-	case state == "open" && !past.Active: // no host executes it now
+	case state == "open" && !past.Active: // no host is executing it now
 		state = "queued"
 	case state == "open":
 		state = "running"
@@ -40,7 +40,7 @@ func JobValue(records []journal.Record, state string) edn.Value {
 	}
 	if began := slices.IndexFunc(records, begins); began >= 0 {
 		b.Key("started-at", journal.Instant(records[began].At))
-	} else if !past.Finished { // its first record is not on disk yet
+	} else if !past.Finished { // the record of its start is not on disk yet
 		b.Key("started-at", journal.Instant(last.At))
 	}
 	if past.Canceled != nil && past.Canceled.Why != "" {
@@ -58,7 +58,7 @@ func JobValue(records []journal.Record, state string) edn.Value {
 	return b.Map()
 }
 
-// begins reports whether a record is the first one of a run that is under way.
+// begins reports whether a record starts or resumes a run.
 func begins(rec journal.Record) bool {
 	return rec.Body.Kind() == journal.KindRunStarted || rec.Body.Kind() == journal.KindRunResumed
 }

@@ -100,8 +100,8 @@ func (j *Runs) rules(intent string) *policy.Learned {
 	return p.Learned
 }
 
-// groupValue returns a group: what is believed of its arms, and what the decisions of the
-// period say about them.
+// groupValue returns a group as EDN: the current beliefs about its arms, and the statistics of the
+// decisions in the period.
 func (j *Runs) groupValue(k learned.Key, text string, choices []journal.Choice) edn.Value {
 	var b edn.MapBuilder
 	b.Key("intent", journal.Keyword(k.Intent))
@@ -152,7 +152,7 @@ func (j *Runs) groupValue(k learned.Key, text string, choices []journal.Choice) 
 	return b.Map()
 }
 
-// choiceOf converts a recorded decision.
+// choiceOf converts a recorded choice to that of package bandit.
 func choiceOf(c journal.Choice) bandit.Choice {
 	out := bandit.Choice{Propensity: c.Decided.Propensity, Pass: c.Pass}
 	for _, x := range c.Decided.Counts {
@@ -195,7 +195,7 @@ func intervalValue(i bandit.Interval) edn.Value {
 	return edn.MustMap(edn.K("value"), decimal(i.Value, 3), edn.K("low"), decimal(i.Low, 3), edn.K("high"), decimal(i.High, 3))
 }
 
-// decimal is a number with a number of decimals.
+// decimal returns v as an EDN decimal, rounded to a number of decimals; nil if it is not finite.
 func decimal(v float64, decimals int) edn.Value {
 	out, err := edn.ParseDecimal(strconv.FormatFloat(v, 'f', decimals, 64))
 	if err != nil {

@@ -12,15 +12,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of a page of records and of a part of an exported file.
+// Limits of one page of records, in records and bytes. pageBytes is also the size of a part of an
+// exported file.
 const (
 	pageRecords = 500
 	pageBytes   = 4 << 20
-	valueBytes  = 16 << 20 // of one value of a record
+	valueBytes  = 16 << 20 // bytes of one value of a record
 )
 
-// Records implements httpapi.Runs. A page has at least one record, if there is
-// one. Values above 16 MiB are left out.
+// Records implements httpapi.Runs. A page has at least one record if there are any. Values above 16
+// MiB are omitted.
 func (j *Runs) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, q.Run)
 	if missing != nil {
@@ -53,7 +54,7 @@ func (j *Runs) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Value, 
 	), nil
 }
 
-// Value implements httpapi.Runs. A value that several runs share is a value of each of them.
+// Value implements httpapi.Runs. A value that several runs share can be read through each of them.
 func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contract.Error) {
 	s, missing := j.Kept()
 	if missing != nil {
@@ -82,7 +83,7 @@ func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contra
 	return v, Failure(err)
 }
 
-// names reports whether a record of a run names a value.
+// names reports whether a record of a run refers to the value with a hash.
 func (j *Runs) names(ctx context.Context, run store.Run, hash string) (found bool, _ error) {
 	records := &pages{store: j.Store, run: run.ID}
 	for !found {
@@ -110,7 +111,7 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 	case after > run.Records:
 		return nil, contract.Errorf("stream/cursor-ahead", "watch run %s: the cursor is record %d, and the run has %d",
 			run.ID, after, run.Records)
-	case after == run.Records && run.State != "open": // a suspended run has no event until it is resumed
+	case after == run.Records && run.State != "open": // a suspended run has no further event until it is resumed
 		return nil, nil
 	}
 	return func(ctx context.Context, show func([]journal.Event) error) error {
@@ -135,12 +136,12 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 	}, nil
 }
 
-// pages reads the records of a run that does not grow, a page at a time: a slow
-// reader does not keep more of them in memory (RUN-040).
+// pages reads the records of a run that does not grow, one page at a time, so that a slow reader
+// does not keep more of them in memory (RUN-040).
 type pages struct {
 	store *store.Store
 	run   string
-	last  int // record that was returned
+	last  int // number of the last record that was returned
 }
 
 // Page implements journal.Reader.
@@ -152,7 +153,7 @@ func (p *pages) Page(ctx context.Context) ([]journal.Record, error) {
 	return page, err
 }
 
-// valuesOf returns the values of a record that are kept, by their hashes.
+// valuesOf returns the stored values of a record, by hash.
 func valuesOf(rec journal.Record) edn.Value {
 	values := edn.MustMap()
 	rec.Refs(func(ref journal.Ref) {

@@ -46,9 +46,8 @@ func (j *Runs) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *c
 	), nil
 }
 
-// fill replays a run in a new one, which makes the calls that are not recorded, and
-// compares them. The error is that of a replay which was not accepted; how the new
-// run ended is in the result.
+// fill replays a run in a new run, which makes the calls that are not recorded, and compares both.
+// An error means that the replay was not accepted; the outcome of the new run is in the result.
 func (j *Runs) fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (edn.Value, *contract.Error) {
 	if j.Live == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "replay run %s: only a daemon makes the calls that are not recorded", of).

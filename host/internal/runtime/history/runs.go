@@ -18,32 +18,33 @@ import (
 )
 
 // Runs reads and changes the recorded runs of a data directory. Its fields must not change after
-// the first use; its methods are safe for concurrent use. The zero value is for a daemon that keeps
-// its runs in memory.
+// the first use; its methods are safe for concurrent use. The zero value has no runs, as for a
+// daemon that keeps its runs in memory.
 type Runs struct {
 	Store *store.Store
-	// Missing is the file of the journal, if it does not exist.
+	// Missing is the path of the journal file if it does not exist.
 	Missing string
-	// Live gives access to the runs in progress; nil: no daemon runs.
+	// Live gives access to the runs in progress; nil: no daemon is running.
 	Live Live
-	// Loaded is the configuration that runs are replayed with; nil: none.
+	// Loaded is the configuration for replays; nil if no replay is made.
 	Loaded *setup.Loaded
 	// Content selects how transcripts show inputs and outputs.
 	Content journal.Content
 
-	reach store.Reach // only these runs exist
+	reach store.Reach // only runs within it can be found
 }
 
 // Live gives access to the runs that a daemon executes. It must be safe for concurrent use.
 type Live interface {
-	// State returns the state of a run that has not ended: queued, waiting or running,
-	// or open if this daemon does not execute it.
+	// State returns the state of a run that has not ended: "queued", "waiting" or "running", or
+	// "open" if this daemon does not execute it.
 	State(run string) string
-	// Running returns a run in progress; nil: this daemon does not execute it.
+	// Running returns a run in progress; nil if this daemon does not execute it.
 	Running(run string) *act.Run
-	// Reading counts a reader of the events of a run until leave is called, once.
+	// Reading counts a reader of the events of a run until leave is called, which must be called
+	// exactly once.
 	Reading(run string) (leave func())
-	// Resume continues a run that is suspended or has failed.
+	// Resume continues a run that is suspended or has failed, and returns it when it is running.
 	Resume(run string, how act.Resumption) (*act.Run, *contract.Error)
 	// Fill replays a run in a new run, which makes the calls that are not recorded, and returns the
 	// new run when it has ended. An error means that the replay was not accepted.
@@ -79,7 +80,7 @@ func (j *Runs) Owner(ctx context.Context, run string) (id, principal string, err
 	return found.ID, found.Principal, err
 }
 
-// sees reports whether a recorded run is in the reach of the caller.
+// sees reports whether a recorded run is within the reach of the caller.
 func (j *Runs) sees(ctx context.Context, run *store.Run) (bool, error) {
 	if j.reach.All() {
 		return true, nil
@@ -101,10 +102,11 @@ func (j *Runs) Kept() (*store.Store, *contract.Error) {
 		WithHint("set driver = \"sqlite\" or \"postgres\" in the block store and restart the daemon")
 }
 
-// lastRun names the newest run.
+// lastRun is the name by which callers refer to the newest run.
 const lastRun = "last"
 
-// find returns the run that a caller has named.
+// find returns the run that a caller refers to. The error for an unknown run, or one outside of the
+// reach, is run/not-found.
 func (j *Runs) find(ctx context.Context, name string) (store.Run, *contract.Error) {
 	run, err := j.named(ctx, name)
 	if err != nil {
@@ -125,8 +127,8 @@ func notRecorded(name string) *contract.Error {
 		WithHint("\"ferment runs list\" shows the runs")
 }
 
-// named returns the run with a name. The last run and prefixes are those of the reach; the
-// run with a whole id has any owner.
+// named returns the run with a name. "last" and prefixes of ids are resolved within the reach; a
+// complete id is found in any case.
 func (j *Runs) named(ctx context.Context, name string) (store.Run, *contract.Error) {
 	s, missing := j.Kept()
 	if missing != nil {
@@ -164,8 +166,8 @@ func (j *Runs) named(ctx context.Context, name string) (store.Run, *contract.Err
 	return run, Failure(err)
 }
 
-// status returns the status of a run: an open one that this daemon executes is
-// running.
+// status returns the status of a run. For an open run that this daemon executes it is the state of
+// Live.
 func (j *Runs) status(r store.Run) string {
 	if r.State == "open" && j.Live != nil {
 		return j.Live.State(r.ID)
@@ -181,7 +183,7 @@ func (j *Runs) running(id string) *act.Run {
 	return j.Live.Running(id)
 }
 
-// summary returns a row of the list of runs.
+// summary returns the summary of a run as EDN, as in the list of runs.
 func (j *Runs) summary(r store.Run) edn.Value {
 	var b edn.MapBuilder
 	b.Key("run", edn.Text(r.ID))
@@ -214,8 +216,8 @@ func (j *Runs) summary(r store.Run) edn.Value {
 	return b.Map()
 }
 
-// The number of runs in a list by default, and the number of open runs that are
-// searched for those in progress.
+// listedRuns is the default number of runs in a list. manyOpen is the maximum number of open runs
+// that are searched for those in progress.
 const (
 	listedRuns = 20
 	manyOpen   = 10_000

@@ -102,7 +102,7 @@ func (j *Runs) Diff(ctx context.Context, a, b string) (edn.Value, *contract.Erro
 	return journal.Compare(both[0], both[1]).Value(), nil
 }
 
-// epochs lists when a run was started and resumed, by which process and why.
+// epochs returns, for each start and resume of a run, its time, process and reason.
 func epochs(records []journal.Record) edn.Value {
 	out := []edn.Value{}
 	add := func(rec journal.Record, host, boot, config, why, by string) {
@@ -132,13 +132,13 @@ func epochs(records []journal.Record) edn.Value {
 	return edn.Vector(out...)
 }
 
-// interventions are the answers of people, or of a deadline in their place, and the
-// decisions about suspended calls, in the order in which they were taken.
+// interventions returns the answers of people, or of a deadline in their place, and the decisions
+// about suspended calls, in their order.
 func interventions(records []journal.Record) (out []edn.Value) {
 	add := func(rec journal.Record, node edn.Value, what edn.Value, by string) {
 		out = append(out, edn.MustMap(edn.K("at"), journal.Instant(rec.At), edn.K("node"), node, edn.K("what"), what, edn.K("by"), edn.Text(by)))
 	}
-	names := map[string]string{} // of nodes by path
+	names := map[string]string{} // ids of nodes by path
 	name := func(path edn.Value) edn.Value {
 		if id := names[path.String()]; id != "" {
 			return edn.Text(id)

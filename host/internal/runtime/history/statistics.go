@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// statisticsPeriod is the period of statistics for which no begin is given.
+// statisticsPeriod is the period of statistics if no begin is given.
 const statisticsPeriod = 24 * time.Hour
 
 // Statistics implements httpapi.Runs.
@@ -33,7 +33,8 @@ func (j *Runs) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Value, 
 	return all.Value().AssocKey("since", journal.Instant(f.Since)).AssocKey("until", journal.Instant(f.Until)), nil
 }
 
-// bounded gives a filter without bounds in time the period of statistics.
+// bounded returns the filter with the missing time bounds set: until now, and statisticsPeriod
+// before.
 func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 	if f.Until.IsZero() {
 		f.Until = now
@@ -44,9 +45,9 @@ func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 	return f
 }
 
-// eachRun calls do with the runs of an intent and a caller that were in progress
-// in the time of a filter, and with their records. A run whose records are damaged has
-// none. Runs of other journals are left out.
+// eachRun calls do with each run that matches the intent and principal of a filter and was in
+// progress in its period, and with the records of the run. A run with damaged records gets none.
+// Imported runs are skipped.
 func (j *Runs) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
 	page := store.Filter{
 		Intent: f.Intent, Principal: f.Principal, Reach: j.reach, Active: f.Since, Until: f.Until, Limit: pageRecords,
@@ -75,10 +76,10 @@ func (j *Runs) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.R
 	}
 }
 
-// countRun counts what a run did in the time of a filter.
+// countRun adds to all what a run did in the period of a filter.
 func (j *Runs) countRun(all *tally.Counts, f httpapi.RunFilter, r store.Run, records []journal.Record) {
 	if len(records) > 0 {
-		state := "running" // until then, if it has ended since
+		state := "running" // until f.Until, even if it has ended since
 		if !r.Ended() {
 			state = j.status(r)
 		}
@@ -123,8 +124,8 @@ func (j *Runs) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 	return edn.MustMap(edn.K("interrupts"), edn.Vector(open...)), nil
 }
 
-// interruptValues returns the open interrupts of a run. One without a deadline before
-// that of the run has that of the run too, which then ends it.
+// interruptValues returns the open interrupts of a run. If the deadline of the run is earlier than
+// that of an interrupt, the value has both.
 func interruptValues(records []journal.Record) (out []edn.Value) {
 	at := journal.NewHistory(records).DeadlineAt
 	for _, i := range journal.OpenInterrupts(records) {
@@ -138,7 +139,7 @@ func interruptValues(records []journal.Record) (out []edn.Value) {
 	return out
 }
 
-// asks reports whether a run that this daemon executes waits for an answer of people.
+// asks reports whether this daemon executes the run and the run waits for an answer of people.
 func (j *Runs) asks(run string) bool {
 	active := j.running(run)
 	return active != nil && active.Asks()

@@ -19,10 +19,9 @@ import (
 // base of relative paths in inputs. Other listeners ignore it.
 const DirHeader = "Ferment-Dir"
 
-// A caller that sends AnnounceHeader with the value "run" receives the id of
-// its run at acceptance, in an interim response with status 103 and the header
-// Ferment-Run-Id. It is opt-in because some simple clients cannot handle
-// interim responses.
+// AnnounceHeader is a request header. With the value "run", the caller receives the id of its run
+// at acceptance, in an interim response with status 103 and the header Ferment-Run-Id. It is
+// optional because some simple clients cannot handle interim responses.
 const (
 	AnnounceHeader = "Ferment-Announce"
 	announceRun    = "run"
@@ -78,8 +77,8 @@ func serveAct(x *exchange) reply {
 	return answered(turn.Do(x.r.Context(), a))
 }
 
-// request returns the request in the body with what the headers and the credential add to
-// it. A short form has become an envelope by then, or they would have no effect on it.
+// request returns the request in the body, extended by headers and the credential. A short form is
+// converted to an envelope first, so that they apply to it too.
 func (x *exchange) request() (edn.Value, *contract.Error) {
 	v, err := x.decode(edn.Body)
 	if err == nil {
@@ -97,8 +96,8 @@ func (x *exchange) request() (edn.Value, *contract.Error) {
 	return v, err
 }
 
-// bound returns the request with the session of a session token, which is the only one
-// that its caller may use.
+// bound returns the request with the session of a session token, which is the only session that its
+// caller may use.
 func (x *exchange) bound(request edn.Value) (edn.Value, *contract.Error) {
 	of := x.who.Session
 	if of == "" || !request.IsMap() {
@@ -115,8 +114,8 @@ func (x *exchange) bound(request edn.Value) (edn.Value, *contract.Error) {
 // or bypass. It is absent if the intent is not cacheable (RUN-032).
 const CacheHeader = "Ferment-Cache"
 
-// cacheUse returns what the header Cache-Control lets the act take from the cache of
-// answers (RUN-033). Other directives are those of caches on the way.
+// cacheUse returns how the act may use the cache of answers according to the header Cache-Control
+// (RUN-033). Other directives are ignored.
 func (x *exchange) cacheUse() act.CacheUse {
 	use := act.CacheRead
 	for _, line := range x.r.Header.Values("Cache-Control") {
@@ -153,7 +152,7 @@ func submitted(body edn.Value, failure *contract.Error) reply {
 	return r
 }
 
-// refused returns the reply to a request that was not accepted as a run.
+// refused returns the reply to a request that did not become a run.
 func refused(request edn.Value, err *contract.Error) reply {
 	r := formEnvelope.failure(err)
 	if trace := request.Key("trace"); trace.IsMap() {
@@ -162,8 +161,8 @@ func refused(request edn.Value, err *contract.Error) reply {
 	return r
 }
 
-// decode reads the body as one value. An empty body is an empty request; the
-// contract check then reports what is missing.
+// decode reads the body as one value. An empty body is an empty map; the contract check then
+// reports missing keys.
 func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 	limits.Bytes = max(limits.Bytes, len(x.body))
 	if len(x.body) == 0 {
@@ -188,7 +187,8 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 	return v, nil
 }
 
-// input reads the body as a value of an envelope schema.
+// input reads the body as a value of an envelope schema. The error is invalid-request for a body
+// that does not match it.
 func (x *exchange) input(schema string) (edn.Value, *contract.Error) {
 	body, err := x.decode(edn.Body)
 	if err != nil {
@@ -204,13 +204,13 @@ func (x *exchange) input(schema string) (edn.Value, *contract.Error) {
 	return body, nil
 }
 
-// replayed marks the response as one that was given before (RUN-022).
+// replayed marks the response as a repetition of an earlier one (RUN-022).
 func (x *exchange) replayed() { x.w.Header().Set(replayedHeader, "true") }
 
 const replayedHeader = "Idempotency-Replayed"
 
-// preferred returns the request with the response type of the header Prefer
-// (HTTP-011). It has no effect on a request that names one.
+// preferred returns the request with the response type of the header Prefer (HTTP-011), unless the
+// request has one.
 func (x *exchange) preferred(request edn.Value) edn.Value {
 	for _, line := range x.r.Header.Values("Prefer") {
 		for wish := range strings.SplitSeq(line, ",") {
@@ -224,8 +224,8 @@ func (x *exchange) preferred(request edn.Value) edn.Value {
 	return request
 }
 
-// keyed returns the request with the idempotency key of the header, if it has one
-// (RUN-020).
+// keyed returns the request with the idempotency key of the header, if there is one (RUN-020). Two
+// different keys are an error.
 func (x *exchange) keyed(request edn.Value) (edn.Value, *contract.Error) {
 	if !request.IsMap() {
 		return request, nil
@@ -263,7 +263,7 @@ func validKey(key string) bool {
 	return len(key) > 0 && len(key) <= 128 && !strings.ContainsFunc(key, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// unsupported rejects guarantees that this host cannot give: ignoring them
+// unsupported rejects requests for guarantees that this host cannot give, because ignoring them
 // would be wrong.
 func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	if request.HasKey("idempotency/key") && !x.settings.Keys {
@@ -273,7 +273,7 @@ func (x *exchange) unsupported(request edn.Value) *contract.Error {
 	return nil
 }
 
-// onlyValues rejects a stream request whose Accept header excludes one.
+// onlyValues rejects a request for a stream if the Accept header does not permit one.
 func onlyValues(request edn.Value, events bool, accept string) *contract.Error {
 	form, _ := request.Key("response/type").AsKeyword()
 	streams, _ := request.Key("stream?").AsBool()
@@ -285,7 +285,8 @@ func onlyValues(request edn.Value, events bool, accept string) *contract.Error {
 }
 
 // RequestFromJSON converts the untyped JSON values of a request envelope to the types of the
-// envelope schema. The input is unchanged, because its types are those of the schema of the intent.
+// envelope schema. The input is not changed, because its types are those of the schema of the
+// intent. Values that are not maps, and requests of protocol version 0.3, are returned unchanged.
 func RequestFromJSON(v edn.Value) edn.Value {
 	if !v.IsMap() || request.IsV03(v) {
 		return v

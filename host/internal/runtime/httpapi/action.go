@@ -16,13 +16,14 @@ import (
 
 // Control executes admin actions. Its methods are safe for concurrent use.
 type Control interface {
-	// Plugins lists every plugin with its processes; Inspect returns one.
+	// Plugins returns every plugin with its processes, Inspect one of them. The error for an
+	// unknown plugin, here and below, is not-found.
 	Plugins() edn.Value
 	Inspect(name string) (edn.Value, *contract.Error)
-	// Explain returns the candidates for an intent with reasons; capability,
-	// if not empty, is pinned.
+	// Explain returns the candidates for an intent with reasons. capability, if not empty, is
+	// pinned.
 	Explain(intent, capability string, streamed bool) (edn.Value, *contract.Error)
-	// Protocol returns the protocol package of new acts.
+	// Protocol returns the protocol package that new acts use.
 	Protocol() edn.Value
 	// Logs returns the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
@@ -32,59 +33,60 @@ type Control interface {
 	// ResetBreaker closes the breakers of a capability for one intent, or for all if intent is
 	// empty, and returns them.
 	ResetBreaker(capability, intent string) (edn.Value, *contract.Error)
-	// Events returns the events of plugins and candidates after a cursor of
-	// the host's event stream. It waits for one until ctx ends.
+	// Events returns the events of plugins and candidates after a cursor of the host stream. If
+	// there are none, it waits for one until ctx ends.
 	Events(ctx context.Context, after string) (edn.Value, *contract.Error)
-	// Trail returns a page of the audit trail. It waits for a row until ctx ends.
+	// Trail returns a page of the audit trail. If it has no rows, it waits for one until ctx ends.
 	Trail(ctx context.Context, q TrailQuery) (Trail, *contract.Error)
-	// The next five start an operation and return; Plugins shows its outcome.
+	// Restart, DrainPlugin, Release, Quarantine and Swap start an operation and return; Plugins
+	// shows its outcome.
 	Restart(name string) *contract.Error
 	DrainPlugin(name string) *contract.Error
 	Release(name string) *contract.Error
 	Quarantine(name, reason string) *contract.Error
-	// Swap returns the cursor after which the event stream has its outcome.
+	// The cursor of Swap is a position in the host stream; the outcome is recorded after it.
 	Swap(name string) (cursor string, err *contract.Error)
-	// Approve writes the lock file entry of a plugin from the present
-	// description of its program, and reloads.
+	// Approve writes the lock file entry of a plugin from the current description of its program,
+	// and reloads.
 	Approve(ctx context.Context, name string) (edn.Value, *contract.Error)
-	// Attach replaces the process of a plugin by one started elsewhere, whose
-	// attach record is file; an empty file restores the plugin's own process.
+	// Attach replaces the process of a plugin by one that was started elsewhere and whose attach
+	// record is file. An empty file restores the plugin's own process.
 	Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error)
-	// Reload applies the configuration files, all or nothing; with dryRun it
-	// only reports what it would do.
+	// Reload applies the configuration files, all or nothing; with dryRun it only returns what it
+	// would do.
 	Reload(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
-	// Diff compares the files with the configuration in force and reports what
-	// a reload would do, including reasons to refuse it.
+	// Diff compares the files with the configuration in force and returns what a reload would do,
+	// including reasons to reject it.
 	Diff(ctx context.Context) (edn.Value, *contract.Error)
-	// Show returns the configuration in force, or a part of it by path.
+	// Show returns the configuration in force, or the part of it at a path.
 	Show(ShowQuery) (edn.Value, *contract.Error)
 	// Budgets returns the balances of the host and of its callers; a non-empty
 	// user selects one caller.
 	Budgets(ctx context.Context, user string) (edn.Value, *contract.Error)
-	// AdjustBudget changes a balance and returns it.
+	// AdjustBudget changes a budget and returns its balance.
 	AdjustBudget(context.Context, BudgetChange) (edn.Value, *contract.Error)
-	// Judges lists every judge with its calibration.
+	// Judges returns every judge with its calibration.
 	Judges() edn.Value
 	// Calibrate has a judge grade labelled answers and stores the calibration.
 	// It blocks until that is done; ctx cancels it.
 	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
-	// Runs returns the recorded runs, never nil.
+	// Runs returns the recorded runs; never nil.
 	Runs() Runs
-	// ExportedPlugins returns the lines that describe the plugins in the file of a run, as
-	// :text, and the names of those that are not described, as :unknown; nil for a caller
-	// that may not know them.
+	// ExportedPlugins returns the lines that describe plugins in an export file, as :text, and the
+	// names of plugins without a description, as :unknown. It returns the EDN nil if the caller may
+	// not see them.
 	ExportedPlugins() edn.Value
-	// Database performs maintenance of the database of the journal, never nil.
+	// Database returns the maintenance of the database of the journal; never nil.
 	Database() Database
-	// SetLogLevel changes the level of a module of the log, or of all modules without a level of
-	// their own if module is empty, and returns the levels. If both arguments are empty it changes
-	// nothing.
+	// SetLogLevel changes the level of a module of the log and returns the levels. With an empty
+	// module it changes the level of all modules without a level of their own; if both arguments
+	// are empty, it changes nothing.
 	SetLogLevel(module, level string) (edn.Value, *contract.Error)
 	// Status returns an overview of the daemon.
 	Status() edn.Value
 	// Drain starts the shutdown of the daemon and returns at once.
 	Drain()
-	// Answers keeps the answers of actions with an idempotency key, never nil.
+	// Answers returns the store of responses to actions with an idempotency key; never nil.
 	Answers() Answers
 	// Audit records an executed action and its principal.
 	Audit(AuditEntry)
@@ -100,11 +102,11 @@ type ShowQuery struct {
 	Defaults, Origins, Text bool
 }
 
-// BudgetChange changes a budget until its window ends. The amounts are maps
-// from dimension to number, nil for none.
+// BudgetChange changes a budget until its window ends. Grant and Charge are maps from dimension to
+// number; nil: no change.
 type BudgetChange struct {
 	User   string // empty: the budget of a tenant
-	Tenant string // empty: that of callers without a tenant of their own
+	Tenant string // empty: the tenant of the host
 	Grant  edn.Value
 	Charge edn.Value
 }
@@ -112,20 +114,19 @@ type BudgetChange struct {
 // Calibration selects how a judge is measured.
 type Calibration struct {
 	Judge string
-	// File holds the labelled answers; empty: the file that the judge's block
-	// names.
+	// File has the labelled answers; empty: the file in the block of the judge.
 	File string
 	// Reset makes this measurement the baseline of later ones.
 	Reset bool
-	// Parallel is the number of concurrent verdicts, Deadline the time limit
-	// of each; 0: the default of acts.
+	// Parallel is the maximum number of concurrent verdicts, Deadline the time limit of each; 0:
+	// the defaults.
 	Parallel int
 	Deadline time.Duration
 }
 
 // AuditEntry describes an action that was executed or rejected, for the audit trail (HTTP-008).
 type AuditEntry struct {
-	Action             string // with namespace
+	Action             string // name with namespace
 	Principal, Address string
 	Input              edn.Value
 	Err                *contract.Error
@@ -133,27 +134,27 @@ type AuditEntry struct {
 	Replayed bool
 	// TraceParent is the trace context of the caller; empty: none.
 	TraceParent string
-	// Access are the decisions about the operations of the request, in the form of
+	// Access has the decisions about the operations of the request, in the form of
 	// policy.Decision.Value.
 	Access []edn.Value
 }
 
-// Action is one row of the table of admin actions or of that of session actions.
+// Action is one admin action or session action.
 type Action struct {
-	Name string // without namespace, unless it has another than its table
+	Name string // without the namespace of its table
 	Doc  string
 	// Input lists the action's own keys as entries of a closed map schema, in
 	// EDN.
 	Input string
-	// Also is another operation that permits the action to callers that are not permitted the
-	// action itself; empty: none. They get only their own runs, unless they are permitted all runs.
+	// Also is another operation that permits the action to callers that may not execute the action
+	// itself; empty: none. Such callers see only their own runs, unless they may see all runs.
 	Also string
 	// Grants marks actions that create rights or credentials. They are denied to a credential with
 	// only a part of the rights of its user, because it could create one with more rights
 	// (AUTH-003).
 	Grants bool
-	// Secret is a key of the result that is in the first response only: a repeated
-	// request with its idempotency key gets the result without it.
+	// Secret is a key of the result that is only in the first response: a repeated request with the
+	// same idempotency key gets the result without it.
 	Secret string
 	// Made is a key of the result that is also written to the audit trail: the id of the object
 	// that the action created or deleted, which the input may not name; empty: none.
@@ -161,29 +162,30 @@ type Action struct {
 	// Reads marks actions that change nothing. A repeated request with the same idempotency key is
 	// executed again, and its answer, which may contain content of runs, is not stored.
 	Reads bool
-	// Frees marks actions that an operator needs on a full disk: they are executed although
-	// their record has to wait for space.
+	// Frees marks actions that an operator needs when the disk is full: they are executed although
+	// their audit record must wait for space.
 	Frees bool
-	// Content are paths of keys of the input whose values are content of runs. The audit
-	// trail has their hashes, and no text of an error, which may quote them.
+	// Content has the paths of keys of the input whose values are content of runs. The audit trail
+	// has only hashes of them, and no error texts, which may quote them.
 	Content [][]string
-	// inJSON returns the result in a form that JSON has; nil: the result itself.
+	// inJSON converts the result to a form that JSON can represent; nil: no conversion.
 	inJSON func(result edn.Value) edn.Value
-	// quiet reports whether a call that succeeds is not recorded; nil: each is.
+	// quiet reports whether a successful call is not recorded in the audit trail; nil: every call
+	// is recorded.
 	quiet func(in, result edn.Value) bool
 	// Later marks actions that continue after the response, which then is 202.
 	Later bool
 	do    func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error)
-	// onSession takes the place of do in a session action.
+	// onSession replaces do in a session action.
 	onSession func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error)
-	// onIdentity takes the place of do in an action on users and tokens.
+	// onIdentity replaces do in an action on users and tokens.
 	onIdentity func(ctx context.Context, c identityCall) (edn.Value, *contract.Error)
 
-	space  string // namespace: admin or session
+	space  string // namespace: "admin" or "session"
 	schema *schema.Schema
 }
 
-// Operation returns the operation of the action in access rules.
+// Operation returns the name of the action in access rules, with its namespace.
 func (a *Action) Operation() string {
 	if strings.Contains(a.Name, "/") {
 		return a.Name
@@ -197,8 +199,7 @@ const pluginEntry = `[:plugin {:doc "name of the plugin block"} [:string {:min 1
 const amountEntry = `[:map {:closed true} [:usd {:optional true} [:or :decimal [:int {:min 0}]]] [:tokens-in {:optional true} [:int {:min 0}]] [:tokens-out {:optional true} [:int {:min 0}]]
 	[:roundtrips {:optional true} [:int {:min 0}]] [:attempts {:optional true} [:int {:min 0}]] [:judge-calls {:optional true} [:int {:min 0}]]]`
 
-// Actions returns all admin actions. The command line has one command for
-// each.
+// Actions returns all admin actions. The command line has one command for each.
 func Actions() []Action {
 	onPlugin := func(
 		f func(Control, string) *contract.Error,
@@ -409,8 +410,8 @@ func newActionTable(space string, rows []Action) *actionTable {
 // schemaName returns the name of the action's schema in the OpenAPI document.
 func (a *Action) schemaName() string { return a.Operation() }
 
-// hint returns the hint of an error about the name of an action: all names, if a hint has room
-// for them, or where they are listed.
+// hint returns the hint for an error about the name of an action: all names if they fit into a
+// hint, else where they are listed.
 func (t *actionTable) hint() string {
 	if all := "one of " + strings.Join(t.names, ", "); len(all) <= contract.MaxMessage {
 		return all
@@ -424,7 +425,7 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 		return nil, contract.Errorf("invalid-request", "the body of :%s/*: expected a map with :action, got %s", t.space, body.Kind())
 	}
 	name, ok := body.Key("action").AsKeyword()
-	if s, isText := body.Key("action").AsString(); isText { // as JSON has it
+	if s, isText := body.Key("action").AsString(); isText { // JSON has no keywords
 		name, ok = strings.TrimPrefix(s, ":"), true
 	}
 	switch {
@@ -443,14 +444,14 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, t.space+"/"), t.names))
 }
 
-// admitted is an action that its caller may execute.
+// admitted is an action that the caller may execute.
 type admitted struct {
-	logged edn.Value // what the audit log has of the body
+	logged edn.Value // input for the audit log
 	do     func(context.Context) (edn.Value, *contract.Error)
 }
 
-// act handles a body with an action of a table. admit decides whether the caller may
-// execute it; with an error it returns what the audit log has of the body.
+// act handles a body with an action of a table. admit decides whether the caller may execute it;
+// with an error it also returns the input for the audit log.
 func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, edn.Value) (admitted, *contract.Error)) reply {
 	body, err := x.decode(limits)
 	if err != nil {
@@ -521,9 +522,8 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 	return r
 }
 
-// recordable returns the error of an action that changes something while no record of it
-// can be written. What an operator needs on a full disk is executed all the same: its record
-// waits for space.
+// recordable returns an error for an action that changes something while its audit record cannot be
+// written. Actions with Frees are permitted.
 func (a *Action) recordable(control Control) *contract.Error {
 	if a.Reads || a.Frees || a.space != "admin" {
 		return nil
@@ -531,7 +531,7 @@ func (a *Action) recordable(control Control) *contract.Error {
 	return control.Auditable()
 }
 
-// withoutContent returns an input with hashes in the place of content.
+// withoutContent returns an input in which content is replaced by hashes.
 func (a *Action) withoutContent(in edn.Value) edn.Value {
 	for _, path := range a.Content {
 		in = hashedAt(in, path)
@@ -539,7 +539,7 @@ func (a *Action) withoutContent(in edn.Value) edn.Value {
 	return in
 }
 
-// hashedAt puts the hash of a value in its place, in each element of vectors on the path.
+// hashedAt replaces the value at a path by its hash, in each element of vectors on the path.
 func hashedAt(v edn.Value, path []string) edn.Value {
 	switch {
 	case len(path) == 0:
@@ -556,7 +556,7 @@ func hashedAt(v edn.Value, path []string) edn.Value {
 	return v.AssocKey(path[0], hashedAt(v.Key(path[0]), path[1:]))
 }
 
-// unquoted returns an error as the audit trail may have it.
+// unquoted returns an error in a form that the audit trail may contain.
 func (a *Action) unquoted(err *contract.Error) *contract.Error {
 	if err == nil || a.Content == nil {
 		return err
@@ -582,7 +582,7 @@ func serveAdmin(x *exchange) reply {
 	return x.act(x.api.actions, edn.Config, func(a *Action, body edn.Value) (admitted, *contract.Error) {
 		may := admitted{logged: withTokenID(body.Dissoc(edn.K("password")))}
 		control, operation := x.api.backend.Control(), a.Operation()
-		if a.Also != "" && !x.may(operation) { // a.Also decides, and a denial names it
+		if a.Also != "" && !x.may(operation) { // Also decides, and a denial names it
 			operation, control = a.Also, ownRuns{control, x, body}
 		}
 		if err := x.permit(operation); err != nil {
@@ -598,8 +598,8 @@ func serveAdmin(x *exchange) reply {
 	})
 }
 
-// withTokenID returns a body that has the id in its :token under the name :token/id: the
-// audit trail hides the values of secret names. What has no id stays hidden.
+// withTokenID replaces :token of a body by the id in it, as :token/id, because the audit trail
+// hides the values of secret names. Without an id the body is unchanged.
 func withTokenID(body edn.Value) edn.Value {
 	name, _ := body.Key("token").AsString()
 	id, ok := identity.IDOf(name)
@@ -609,15 +609,15 @@ func withTokenID(body edn.Value) edn.Value {
 	return body.Dissoc(edn.K("token")).AssocKey("token/id", edn.Text(id))
 }
 
-// ownRuns is a Control whose runs are those in the reach of a caller (AUTH-012).
+// ownRuns is a Control that is limited to the runs that a caller may see (AUTH-012).
 type ownRuns struct {
 	Control
 	x  *exchange
-	in edn.Value // of the action
+	in edn.Value // input of the action
 }
 
 // Runs implements Control.
 func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs(), o.in) }
 
-// ExportedPlugins implements Control.
+// ExportedPlugins implements Control. It returns nil.
 func (ownRuns) ExportedPlugins() edn.Value { return edn.Nil() }

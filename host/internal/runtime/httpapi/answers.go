@@ -11,24 +11,26 @@ import (
 )
 
 // Answers stores the responses to admin actions by idempotency key (HTTP-008). Keys and prints are
-// hashes. Its methods are safe for concurrent use.
+// hashes: of the caller with its key, and of the action. Its methods are safe for concurrent use.
 type Answers interface {
-	// Begin records that an action begins under a key and returns nil. If the key is known, it
-	// returns the stored entry and changes nothing.
+	// Begin records that an action begins under a key and returns nil. If the key is already
+	// stored, it returns the stored entry and changes nothing.
 	Begin(ctx context.Context, key, print string) (*KnownAnswer, error)
-	// End stores the response of an action that has begun. Forget deletes its key.
+	// End stores the response to an action that has begun. Forget deletes its key, so that it can
+	// begin again.
 	End(ctx context.Context, key string, status int, body edn.Value) error
 	Forget(ctx context.Context, key string) error
 }
 
 // KnownAnswer is the stored entry of an idempotency key.
 type KnownAnswer struct {
-	Print  string // of the action
-	Status int    // 0: the action has begun, and its end is not known
+	Print  string // hash of the action
+	Status int    // HTTP status; 0: the action has begun, its outcome is unknown
 	Body   edn.Value
 }
 
-// actionKey returns the hash of the idempotency key of an action; empty if it has none.
+// actionKey returns the hash of the idempotency key of an action; empty if the request has none.
+// The error is idempotency/invalid-key.
 func (x *exchange) actionKey(t *actionTable, a *Action, body edn.Value) (string, *contract.Error) {
 	key, err := x.sentKey()
 	switch {
@@ -44,23 +46,23 @@ func (x *exchange) actionKey(t *actionTable, a *Action, body edn.Value) (string,
 	return edn.Hash(edn.Vector(edn.Text(x.who.Name), edn.K(a.Operation()), edn.Text(key))), nil
 }
 
-// maxKeptAnswer is the size of an answer as EDN that is kept. An action with a larger one
-// is executed again by a repeated request.
+// maxKeptAnswer is the maximum size of a stored answer as EDN in bytes. An action with a larger
+// answer is executed again by a repeated request.
 const maxKeptAnswer = 256 << 10
 
-// keepLimit bounds the time to keep an answer when the caller has gone.
+// keepLimit is the time limit for storing an answer.
 const keepLimit = 10 * time.Second
 
 // keyUse is the outcome of an action with an idempotency key.
 type keyUse uint8
 
 const (
-	keyRefused  keyUse = iota // it was not executed
-	keyExecuted               // it was executed
-	keyReplayed               // the answer is that of an earlier request
+	keyRefused  keyUse = iota // the action was not executed
+	keyExecuted               // the action was executed
+	keyReplayed               // the response is that of an earlier request
 )
 
-// failureIn returns the error in the body of an answer; nil: it has none.
+// failureIn returns the error in the body of a response; nil if there is none.
 func failureIn(body edn.Value) *contract.Error {
 	if e := body.Key("error"); !e.IsNil() {
 		return contract.ErrorFromValue(e, contract.SourceHost)
@@ -68,9 +70,9 @@ func failureIn(body edn.Value) *contract.Error {
 	return nil
 }
 
-// once executes an action, unless one was executed with its key: then it returns that
-// answer. A request that comes while another one with its key is executed waits for it. An
-// action goes on when its caller leaves, who can ask for the answer with the key.
+// once executes an action, unless one was executed with its key: then it returns that response. If
+// an action with the same key is in progress, once waits for it. An action continues when its
+// caller disconnects; the caller can get the response with the key later.
 func (x *exchange) once(
 	answers Answers, a *Action, key string, body edn.Value, execute func(context.Context) reply,
 ) (r reply, use keyUse) {
@@ -125,13 +127,13 @@ func unkept(fault error) *contract.Error {
 	return contract.Errorf("journal/unavailable", "the idempotency key cannot be recorded: %w", fault)
 }
 
-// executing are the keys of the actions in progress. The zero value is ready to use.
+// executing holds the keys of the actions in progress. The zero value is ready to use.
 type executing struct {
 	mu   sync.Mutex
-	held map[string]chan struct{} // closed at the end
+	held map[string]chan struct{} // closed when the action has ended
 }
 
-// hold waits until no other action in progress has a key, and takes it.
+// hold waits until no action in progress has the key, and then takes it until release is called.
 func (e *executing) hold(ctx context.Context, key string) (release func(), err *contract.Error) {
 	for {
 		e.mu.Lock()
@@ -160,7 +162,7 @@ func (e *executing) hold(ctx context.Context, key string) (release func(), err *
 	}, nil
 }
 
-// maxAnswers is the number of answers that MemoryAnswers keeps.
+// maxAnswers is the maximum number of entries in a MemoryAnswers.
 const maxAnswers = 1024
 
 // MemoryAnswers keeps the latest maxAnswers entries in memory. The zero value is empty and ready to
@@ -168,7 +170,7 @@ const maxAnswers = 1024
 type MemoryAnswers struct {
 	mu    sync.Mutex
 	byKey map[string]KnownAnswer
-	order []string // keys, the oldest first
+	order []string // keys, oldest first
 }
 
 var _ Answers = (*MemoryAnswers)(nil)

@@ -21,21 +21,21 @@ type API struct {
 	backend Backend
 	log     hclog.Logger
 	table   *table
-	// actions are those of POST /v1/admin, sessions those of POST /v1/session.
+	// actions are the actions of POST /v1/admin, sessions those of POST /v1/session.
 	actions, sessions *actionTable
 
 	origins *http.CrossOriginProtection
 	streams streams
 	buckets *buckets
-	// executing are the admin actions in progress that have an idempotency key.
+	// executing holds the admin actions in progress that have an idempotency key.
 	executing executing
 	// document is the body of GET /openapi.json; it is immutable.
 	document document
-	// life ends with the server: streams of runs that go on are closed.
+	// life ends when the server shuts down: streams of runs that continue are then closed.
 	life context.Context
 	end  context.CancelFunc
-	// working ends when the server waits no longer for responses: actions that go on
-	// without their caller are canceled.
+	// working ends when the server no longer waits for responses: actions whose callers are gone
+	// are then canceled.
 	working context.Context
 	stop    context.CancelFunc
 }
@@ -62,11 +62,11 @@ func New(b Backend, log hclog.Logger) *API {
 
 // listener describes the listener that a request arrived on.
 type listener struct {
-	// admin marks the admin socket.
+	// admin is set for the admin socket.
 	admin bool
 	// token authenticates callers of the admin socket.
 	token string
-	// open: other machines can reach it
+	// open is set if other machines can reach the listener.
 	open bool
 	// hosts are the accepted values of the Host header.
 	hosts []string
@@ -80,27 +80,27 @@ type exchange struct {
 	r        *http.Request
 	settings *Settings
 	accept   mediaType
-	events   bool // the caller wants a stream of events
+	events   bool // the response is a stream of events
 	route    *Route
-	params   map[string]string // in the path
-	run      string            // id of a run in the path, once it is known to be one
-	query    edn.Value         // map of the query parameters, typed by the route
+	params   map[string]string // parameters in the path
+	run      string            // id of the run in the path, once its form is checked
+	query    edn.Value         // query parameters, typed by the route
 	who      identity.Principal
 	begun    time.Time
-	shown    string // the credential that was looked at; empty: none
-	claimed  string // the user of its login, as identity.Service.Named returns it; empty: it has none
-	// decisions about operations so far, as records have them
+	shown    string // name of the credential that was checked; empty: none
+	claimed  string // user in that credential, if identity.Service.Named returns one
+	// decisions has the decisions about operations so far, as records have them.
 	decisions []edn.Value
-	denied    bool   // the denial of the request is recorded
-	intent    string // that the request for an act names; empty: none is known
-	reached   bool   // the reach to objects of others is recorded
-	counted   bool   // within the rate limits
-	// unverified: the request has taken its token of the bucket of its address
+	denied    bool   // the denial was recorded
+	intent    string // intent of the act in the request; empty: unknown
+	reached   bool   // access to objects of others was recorded
+	counted   bool   // the request is within the rate limits
+	// unverified reports that the request took a token from the bucket of its address.
 	unverified bool
-	// traceCounted: the outcome of the trace context was passed to Backend.Traced
+	// traceCounted reports that the outcome of the trace context was passed to Backend.Traced.
 	traceCounted bool
 	body         []byte
-	taken        bool      // the body was read to its end, or is empty
+	taken        bool      // the body was read completely, or is empty
 	sent         mediaType // format of the body
 }
 
@@ -126,7 +126,7 @@ func (a *API) handler(via *listener) http.Handler {
 	})
 }
 
-// answer runs the steps of the request up to the first error.
+// answer executes the steps of the request up to the first error.
 func (x *exchange) answer() (r reply) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -182,7 +182,7 @@ func (x *exchange) answer() (r reply) {
 	return x.route.serve(x)
 }
 
-// failure returns the reply for err, with the run in the path (HTTP-003).
+// failure returns the reply for err, with the id of the run in the path (HTTP-003).
 func (x *exchange) failure(err *contract.Error) reply {
 	r := x.form().failure(overHTTP(err, x.run))
 	if r.run = x.run; r.run != "" {
@@ -202,7 +202,8 @@ func notThere(method, allow string) reply {
 	return r
 }
 
-// auditRefusal records a refused act. The outcome of a run is in the journal.
+// auditRefusal records an act that was rejected before it became a run. The outcome of a run is in
+// the journal.
 func (x *exchange) auditRefusal(r reply) {
 	if x.route == nil || x.route.Operation != OpAct || r.err == nil || r.run != "" {
 		return
@@ -224,8 +225,8 @@ func (x *exchange) auditRefusal(r reply) {
 	}
 }
 
-// defect returns the error for a panic: an id for the caller, the stack in the
-// log.
+// defect returns the error for a panic, with an id for the caller; the log has the stack under that
+// id.
 func (x *exchange) defect(p any) *contract.Error {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

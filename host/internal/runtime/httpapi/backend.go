@@ -17,45 +17,45 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Backend is the daemon as this package uses it.
+// Backend is the daemon as this package uses it. Its methods are safe for concurrent use.
 type Backend interface {
-	// Health and Ready may be called at any time, also during the start.
+	// Health and Ready may be called at any time, even during the start.
 	Health() Health
 	Ready() Ready
-	// Phase is starting, ready or draining.
+	// Phase returns "starting", "ready" or "draining".
 	Phase() string
 	// Settings returns the current settings of the http block; nil until the
 	// configuration is loaded.
 	Settings() *Settings
 	// Take returns a hold on the configuration for an act. The error is runtime/starting,
-	// runtime/draining, or policy/blocked in a daemon that takes no acts. The caller must call
+	// runtime/draining, or policy/blocked if the daemon does not accept acts. The caller must call
 	// Release on the Turn.
 	Take() (Turn, *contract.Error)
-	// Control executes admin actions; nil during the start.
+	// Control returns the executor of admin actions; nil during the start.
 	Control() Control
-	// Sessions executes session actions; nil during the start.
+	// Sessions returns the service of sessions; nil during the start.
 	Sessions() *session.Service
-	// Identity identifies callers; nil during the start.
+	// Identity returns the service that identifies callers; nil during the start.
 	Identity() *identity.Service
 	// Telemetry returns the counters of the daemon; nil during the start.
 	Telemetry() Telemetry
-	// Denied, Identified and Permitted write an audit record of a request that was denied, of a
-	// login, and of a request that reached objects of others. They return when the record is
-	// durable, when it cannot be written, or after a time limit.
+	// Denied, Identified and Permitted write audit records: of a denied request, of a login or
+	// logout, and of a request that reached objects of other callers. They return when the record
+	// is durable, when it cannot be written, or after a time limit.
 	Denied(Denial)
 	Identified(Identified)
 	Permitted(Permission)
 	// Traced counts the outcome of the trace context of a request.
 	Traced(outcome string)
-	// Rejected logs and counts an act that was rejected before it became a run, and
-	// writes an audit record of it if that is to be kept (RUN-002).
+	// Rejected logs and counts an act that was rejected before it became a run, and writes an audit
+	// record if Kept is set (RUN-002).
 	Rejected(Rejection)
 }
 
-// Rejection describes an act that was rejected before it was accepted. Of the request it has only
-// the intent and the trace id, which are empty and nil if the body was not read.
+// Rejection describes an act that was rejected before it was accepted. Intent and Trace are empty
+// and nil if the body was not read.
 type Rejection struct {
-	Principal, Address string // Principal is empty if the caller was not identified
+	Principal, Address string // Principal is empty for an unidentified caller
 	PrincipalType      string
 	Roles              []string
 	Intent             string
@@ -68,11 +68,11 @@ type Rejection struct {
 }
 
 // Turn is a hold of one act on a configuration generation: the act uses this generation even if the
-// configuration is reloaded meanwhile.
+// configuration is reloaded in the meantime.
 type Turn interface {
 	Registry() *registry.Registry
-	// Do runs the act and returns the response envelope; the error is the one
-	// in the envelope. Canceling ctx cancels the run.
+	// Do runs the act and returns the response envelope; the error is the one in the envelope.
+	// Canceling ctx cancels the run.
 	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
 	// Submit accepts an act whose response is sent before it runs, and returns its job. If an
 	// earlier act has the same idempotency key, it returns the job of that act. An error is
@@ -87,7 +87,7 @@ type Turn interface {
 	Release()
 }
 
-// Settings are the settings that this package takes from the configuration.
+// Settings holds the settings of this package.
 type Settings struct {
 	AllowedHosts []string
 	// Origins are the web origins whose pages may call the API, but not with a cookie.
@@ -96,15 +96,16 @@ type Settings struct {
 	// uses it.
 	TLS       *tls.Config
 	Limits    config.HTTPLimits
-	Heartbeat time.Duration // of streams
-	// Identity configures the identification of callers, Access what they may do; both are not nil.
+	Heartbeat time.Duration // interval of heartbeats on idle streams
+	// Identity configures the identification of callers, Access their permitted operations. Neither
+	// is nil.
 	Identity *identity.Settings
 	Access   *policy.Access
-	// Open: listeners may be reached from other machines (AUTH-030).
+	// Open reports that listeners may be reached from other machines (AUTH-030).
 	Open bool
 	// Proxies are the networks whose header X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
-	// Keys is set if the host stores idempotency keys.
+	// Keys reports that the host stores idempotency keys.
 	Keys bool
 }
 
@@ -113,13 +114,13 @@ type Health struct {
 	OK        bool
 	Version   string
 	Isolation edn.Value
-	Quality   edn.Value // capabilities of degraded quality, a vector; nil: unknown
-	Judges    edn.Value // judges of reduced weight, a vector; nil: unknown
+	Quality   edn.Value // vector of the capabilities with degraded quality; nil: unknown
+	Judges    edn.Value // vector of the judges with reduced weight; nil: unknown
 }
 
-// Ready is the readiness for acts, with the conditions that fail.
+// Ready is the readiness for acts, with all conditions.
 type Ready struct {
-	Phase      string // starting, ready or draining
+	Phase      string // "starting", "ready" or "draining"
 	Profile    string // empty if unknown
 	Boot       string
 	Weaker     []edn.Value // settings weaker than profile prod; nil: unknown
@@ -131,13 +132,13 @@ type Condition struct {
 	Name  string
 	OK    bool
 	Since time.Time
-	Why   string // set if it fails
+	Why   string // reason, if it is not OK
 }
 
 // OK reports whether all conditions hold.
 func (r Ready) OK() bool { return len(r.Failed()) == 0 }
 
-// Failed returns the conditions that fail.
+// Failed returns the conditions that do not hold.
 func (r Ready) Failed() []Condition {
 	var failed []Condition
 	for _, c := range r.Conditions {

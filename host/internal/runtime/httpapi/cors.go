@@ -13,14 +13,13 @@ const (
 	pageMaxAge  = "600" // seconds
 )
 
-// guest reports whether the request comes from a page of an origin that may call the
-// API (AUTH-032).
+// guest reports whether the request comes from a page of an origin in http.cors_origins (AUTH-032).
 func (x *exchange) guest() bool {
 	return !x.via.admin && slices.Contains(x.settings.Origins, x.r.Header.Get("Origin"))
 }
 
-// letIn sets the headers with which a browser shows the response to a page of a guest.
-// They never permit cookies.
+// letIn sets the headers that make a browser show the response to a page of such an origin. They
+// never permit cookies.
 func (x *exchange) letIn() {
 	if x.via.admin || len(x.settings.Origins) == 0 {
 		return
@@ -33,8 +32,8 @@ func (x *exchange) letIn() {
 	}
 }
 
-// preflight reports whether the request asks what a page of a guest may send, and
-// answers it.
+// preflight reports whether the request is a CORS preflight request of such an origin, and answers
+// it.
 func (x *exchange) preflight() bool {
 	if x.r.Method != http.MethodOptions || x.r.Header.Get("Access-Control-Request-Method") == "" || !x.guest() {
 		return false

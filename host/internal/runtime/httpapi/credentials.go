@@ -13,14 +13,14 @@ import (
 // SessionTokenHeader is the request header that carries the token of a session (AUTH-004).
 const SessionTokenHeader = "X-Session-Token" //nolint:gosec // the name of a header
 
-// credential is one way in which a request says who its caller is.
+// credential is one credential of a request.
 type credential struct {
-	name  string // for messages
+	name  string // name in messages
 	check func(*identity.Service) *contract.Error
 }
 
-// credentials returns those of a request. More than one are an error: a proxy and the
-// daemon could look at different ones (AUTH-001).
+// credentials returns all credentials of a request. More than one are an error, because a proxy and
+// the daemon could use different ones (AUTH-001).
 func (x *exchange) credentials() (all []credential) {
 	for _, header := range x.r.Header.Values("Authorization") {
 		all = append(all, credential{"the header Authorization", func(s *identity.Service) *contract.Error {
@@ -36,7 +36,7 @@ func (x *exchange) credentials() (all []credential) {
 	if text, ok := x.loginCookie(); ok {
 		all = append(all, credential{"the login cookie", func(s *identity.Service) (err *contract.Error) {
 			if x.who, err = s.Browser(x.r.Context(), x.settings.Identity, text); err != nil && err.HTTPStatus() == http.StatusUnauthorized {
-				x.setCookie("", -1) // or the browser would send it again
+				x.setCookie("", -1) // so that the browser does not send it again
 			}
 			return err
 		}})
@@ -52,8 +52,9 @@ func (x *exchange) credentials() (all []credential) {
 	return all
 }
 
-// certificate returns the names of the client certificate, and whether there is one that
-// the authorities of the configuration in force confirm: the connection may be older.
+// certificate returns the names in the client certificate; false if there is none, or if the
+// authorities of the current configuration do not confirm it. They can have changed since the
+// connection was opened.
 func (x *exchange) certificate() (names []string, ok bool) {
 	if x.r.TLS == nil || len(x.r.TLS.PeerCertificates) == 0 || x.settings.TLS == nil || x.settings.TLS.ClientCAs == nil {
 		return nil, false
@@ -73,7 +74,7 @@ func (x *exchange) certificate() (names []string, ok bool) {
 	return namesOf(leaf), true
 }
 
-// namesOf returns the names of a certificate as the configuration writes them.
+// namesOf returns the names in a certificate in the form of the configuration.
 func namesOf(c *x509.Certificate) []string {
 	names := []string{c.Subject.String()}
 	for _, name := range c.DNSNames {
@@ -91,7 +92,7 @@ func namesOf(c *x509.Certificate) []string {
 	return names
 }
 
-// unmapped returns the subject of a client certificate that is confirmed.
+// unmapped returns the subject of a confirmed client certificate; empty if there is none.
 func (x *exchange) unmapped() string {
 	if names, ok := x.certificate(); ok {
 		return names[0]
@@ -99,13 +100,13 @@ func (x *exchange) unmapped() string {
 	return ""
 }
 
-// loginCookieName has a prefix with which browsers accept a cookie only from this host,
-// over TLS or loopback, so that no other host can set it.
+// loginCookieName has the prefix with which browsers accept a cookie only from this host over TLS
+// or loopback, so that another host cannot set it.
 const loginCookieName = "__Host-ferment"
 
-// loginCookie returns the token of a browser, if the request comes from a page of the
-// daemon itself or from its address bar. Cookies do not count in requests of other
-// pages, even of those whose origins may call the API (AUTH-032).
+// loginCookie returns the token in the login cookie, if the request comes from a page of the daemon
+// or from the address bar. Cookies in requests of other pages are ignored, even if their origin may
+// call the API (AUTH-032).
 func (x *exchange) loginCookie() (text string, ok bool) {
 	if x.settings.Identity.BrowserTTL <= 0 {
 		return "", false
@@ -117,8 +118,8 @@ func (x *exchange) loginCookie() (text string, ok bool) {
 	return cookies[0].Value, true
 }
 
-// sameOrigin reports whether a browser says that a request comes from a page of this
-// origin. A safe request may also come from the address bar.
+// sameOrigin reports whether the headers of a browser state that the request comes from a page of
+// this origin. A safe request may also come from the address bar.
 func (x *exchange) sameOrigin() bool {
 	site, origin := x.r.Header.Get("Sec-Fetch-Site"), x.r.Header.Get("Origin")
 	if origin != "" {

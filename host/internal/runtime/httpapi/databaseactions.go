@@ -13,21 +13,21 @@ type Database interface {
 	// Backup writes a backup of the data directory and returns its manifest. An empty target
 	// selects a new path below the data directory.
 	Backup(ctx context.Context, target string) (edn.Value, *contract.Error)
-	// Collect removes the runs and files that retention does not keep; with dryRun it
-	// only returns what it would remove.
+	// Collect removes the runs and files that retention does not keep; with dryRun it only returns
+	// what it would remove.
 	Collect(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
 	// DatabaseStatus returns the version of the schema, the sizes and the number of runs.
 	DatabaseStatus(ctx context.Context) (edn.Value, *contract.Error)
-	// Migrate migrates the schema to another version. With DryRun, or in a host that uses the
-	// database, it changes nothing; such a host rejects a call without DryRun.
+	// Migrate migrates the schema to another version. With DryRun it changes nothing. A host that
+	// uses the database rejects a call without DryRun with admin/conflict.
 	Migrate(ctx context.Context, m Migration) (edn.Value, *contract.Error)
 }
 
 // Migration is a change of the schema of the database.
 type Migration struct {
-	To         int  // version; negative: the latest
-	Back       bool // To must be a lower version than the present one
-	AcceptLoss bool // of the data that a lower version has no place for
+	To         int  // version; negative: the latest, or with Back the previous one
+	Back       bool // To must be lower than the current version
+	AcceptLoss bool // permits deleting data that the lower version cannot store
 	DryRun     bool
 }
 
@@ -77,7 +77,7 @@ func migrationOf(in edn.Value, back bool) Migration {
 	}
 }
 
-// databaseOnly is a Control for the actions on the database, which use nothing else of it.
+// databaseOnly is a Control for database actions; only its method Database may be called.
 type databaseOnly struct {
 	Control
 	database Database
@@ -92,7 +92,8 @@ func DoOnDatabase(ctx context.Context, database Database, action edn.Value) (edn
 	return doAlone(ctx, databaseActions(), databaseOnly{database: database}, action)
 }
 
-// doAlone executes an action of a table without a daemon.
+// doAlone executes an action of a table without a daemon. The input is validated as in POST
+// /v1/admin.
 func doAlone(ctx context.Context, rows []Action, c Control, action edn.Value) (edn.Value, *contract.Error) {
 	a, err := newActionTable("admin", rows).find(action)
 	if err != nil {

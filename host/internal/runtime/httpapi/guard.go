@@ -52,8 +52,8 @@ func (x *exchange) checkHeaders() *contract.Error {
 	return nil
 }
 
-// checkHost rejects foreign host names: DNS rebinding reaches a loopback
-// address under the name of the attacker's page (AUTH-032).
+// checkHost rejects unknown host names, because DNS rebinding reaches a loopback address under a
+// name of the attacker (AUTH-032).
 func (x *exchange) checkHost() *contract.Error {
 	host := x.r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -76,8 +76,8 @@ func (x *exchange) checkHost() *contract.Error {
 		WithHint("add it to http.allowed_hosts")
 }
 
-// ownAddress reports whether a text is the address that the caller has connected to.
-// Only a name can be made to lead elsewhere.
+// ownAddress reports whether host is the IP address that the caller is connected to. Unlike a name,
+// an address cannot be redirected.
 func (x *exchange) ownAddress(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	if err != nil || !x.via.open {
@@ -116,8 +116,7 @@ func (x *exchange) checkPhase() *contract.Error {
 	return nil
 }
 
-// admit identifies the caller, applies the rate limit and decides about the operation
-// of the route.
+// admit identifies the caller, applies the rate limit and decides about the operation of the route.
 func (x *exchange) admit() *contract.Error {
 	failed := x.identify()
 	if err := x.checkRate(failed); err != nil {
@@ -126,20 +125,21 @@ func (x *exchange) admit() *contract.Error {
 		}
 		return err
 	}
-	if op := x.route.Operation; op != OpOpen && op != OpAny && op != OpAdmin { // each admin action is an operation of its own
+	if op := x.route.Operation; op != OpOpen && op != OpAny && op != OpAdmin { // admin actions are decided one by one
 		return x.permit(string(op))
 	}
 	return nil
 }
 
-// identifyOperator requires the user id of the daemon or root, as reported by the
-// kernel, a process that no plugin started, and the token of this daemon process: a
-// plugin has the same user, and may be allowed to read the token file (FX-012).
+// identifyOperator accepts a caller of the admin socket if the kernel reports the user id of the
+// daemon or root, no plugin started the process, and it sends the token of this daemon process. The
+// user id is not enough, because plugins have the same one; and a plugin may be allowed to read the
+// token file (FX-012).
 func (x *exchange) identifyOperator(shown []string) *contract.Error {
 	peer, known := peerOf(x.r.Context())
-	x.shown, x.claimed = "the token of the admin socket", fmt.Sprintf("uid/%d", peer.uid) // also where it is missing
+	x.shown, x.claimed = "the token of the admin socket", fmt.Sprintf("uid/%d", peer.uid) // set without a token too
 	if !known {
-		x.claimed = "" // the kernel has not reported the user
+		x.claimed = "" // the kernel did not report the user
 	}
 	switch {
 	case !known:
@@ -186,8 +186,8 @@ func (x *exchange) readBody() *contract.Error {
 	control := http.NewResponseController(x.w)
 	if wait := x.settings.Limits.BodyRead; wait > 0 {
 		_ = control.SetReadDeadline(time.Now().Add(wait))
-		// Without this, net/http takes the expired deadline for a closed
-		// connection while the run goes on.
+		// Without this, net/http treats the expired deadline as a closed connection while the run
+		// continues.
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
 	body, rerr := readAll(io.LimitReader(x.r.Body, limit+1))
@@ -212,8 +212,8 @@ const (
 	largestPart = 256 << 10
 )
 
-// readAll is io.ReadAll which needs at most twice the memory of the text. It reserves
-// none for bytes that are only announced.
+// readAll works like io.ReadAll, but needs at most twice the memory of the text, and reserves no
+// memory for bytes that have not arrived.
 func readAll(r io.Reader) ([]byte, error) {
 	var parts [][]byte
 	for size := firstPart; ; size = min(2*size, largestPart) {
@@ -266,9 +266,9 @@ func invalidByte(text []byte) int {
 	return at
 }
 
-// hurry limits the wait for an unread body. net/http reads it, up to a limit,
-// before it sends the response, to keep the connection usable; a caller that
-// announces a body and sends none would hold the connection forever.
+// hurry limits the wait for an unread body. To keep the connection usable, net/http reads it up to
+// a limit before it sends the response; a caller that announces a body and sends none would block
+// the connection forever.
 func (x *exchange) hurry() {
 	if x.taken || x.r.ContentLength == 0 {
 		return
@@ -285,9 +285,8 @@ func (x *exchange) skipTime() time.Duration {
 	return skipLimit
 }
 
-// skip discards a bounded part of the body. Many callers read the response
-// only after they have sent everything, and would otherwise see a connection
-// reset.
+// skip discards a limited part of the body. Many callers read the response only after they have
+// sent everything, and would otherwise get a connection reset.
 func (x *exchange) skip(limit int64) {
 	if x.r.ContentLength > 2*limit || x.r.Header.Get("Expect") != "" {
 		return // too large, or the caller waits for 100-continue

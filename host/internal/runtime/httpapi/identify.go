@@ -42,8 +42,8 @@ func (x *exchange) identify() *contract.Error {
 	}
 }
 
-// auditFailure records credentials that were refused. Requests beyond the rate limit
-// make no records, or a flood would fill the log.
+// auditFailure records credentials that were rejected. Requests beyond the rate limit are not
+// recorded, because a flood of them would fill the log.
 func (x *exchange) auditFailure(err *contract.Error) {
 	refused := err.HTTPStatus() == http.StatusUnauthorized || err.Type == "auth/locked" ||
 		x.via.admin && err.Type == "auth/forbidden"
@@ -52,7 +52,7 @@ func (x *exchange) auditFailure(err *contract.Error) {
 	}
 	message := err.Message
 	if x.via.admin {
-		rate := x.settings.Limits.AnonymousRate // the socket itself has no limit
+		rate := x.settings.Limits.AnonymousRate // the admin socket has no rate limit
 		if _, ok := x.api.buckets.take("refused "+x.claimed, time.Now(), rate, 2*rate.Events); !ok {
 			return
 		}
@@ -70,7 +70,8 @@ func (x *exchange) auditFailure(err *contract.Error) {
 	})
 }
 
-// identifyNameless admits a caller without credentials, where it needs none.
+// identifyNameless admits a caller without credentials if the listener and route do not require
+// any.
 func (x *exchange) identifyNameless(service *identity.Service) *contract.Error {
 	set := x.settings.Identity
 	if !set.Required && !x.via.open && !x.route.admin() {
@@ -116,8 +117,8 @@ func (x *exchange) identifyCaller(service *identity.Service, header string) (err
 	return x.identifyLogin(service, login)
 }
 
-// identifyLogin checks a login with a password, within the rates of its address and of
-// the pair of address and account.
+// identifyLogin checks a login with a password, within the rate limits of its address and of the
+// pair of address and account.
 func (x *exchange) identifyLogin(service *identity.Service, login identity.Login) (err *contract.Error) {
 	if err := x.checkUnverified(); err != nil {
 		return err
@@ -132,7 +133,7 @@ func (x *exchange) identifyLogin(service *identity.Service, login identity.Login
 	return err
 }
 
-// identified records that a caller has identified itself, or does so no longer.
+// identified records a login or logout.
 func (x *exchange) identified(event, message string) {
 	x.api.backend.Identified(Identified{
 		Event:     event,
@@ -143,16 +144,16 @@ func (x *exchange) identified(event, message string) {
 	})
 }
 
-// operation names what is asked for in records of the audit trail.
+// operation returns the name of the requested operation for the audit trail.
 func (x *exchange) operation() string {
 	if x.route.Operation == OpOpen {
-		return "auth/login" // the only open route that takes credentials
+		return "auth/login" // the only open route with credentials
 	}
 	return string(x.route.Operation)
 }
 
-// permit decides whether the principal may do an operation, and keeps the decision
-// (AUTH-010, AUTH-013). The operator on the admin socket may do everything.
+// permit decides whether the principal may execute an operation, and adds the decision to
+// x.decisions (AUTH-010, AUTH-013). The operator on the admin socket may execute all.
 func (x *exchange) permit(operation string) *contract.Error {
 	d := x.decide(operation)
 	x.decisions = append(x.decisions, d.Value())
@@ -163,7 +164,7 @@ func (x *exchange) permit(operation string) *contract.Error {
 	return err
 }
 
-// decide returns the decision about an operation. It is not kept.
+// decide returns the decision about an operation without recording it.
 func (x *exchange) decide(operation string) policy.Decision {
 	if x.via.admin {
 		return policy.Decision{What: operation, OK: true, Reason: "admin-socket"}
@@ -185,12 +186,12 @@ func (x *exchange) deny(operation string, err *contract.Error, decision edn.Valu
 	})
 }
 
-// may reports whether the principal may do an operation besides that of the route.
+// may reports whether the principal may execute another operation than that of the route.
 func (x *exchange) may(operation string) bool {
 	return x.decide(operation).OK
 }
 
-// holds reports whether the credential of an admitted principal is still valid.
+// holds reports whether the credential of the principal is still valid.
 func (x *exchange) holds(ctx context.Context) bool {
 	if x.via.admin {
 		return true
@@ -206,8 +207,8 @@ type Identified struct {
 	Message                       string
 }
 
-// Denial describes a denied request for the audit trail. Decision is nil if no rule has decided.
-// For rejected credentials, Principal is the caller that they name, empty if that is not known.
+// Denial describes a denied request for the audit trail. Decision is nil if no rule was applied.
+// For rejected credentials, Principal is the caller in them, empty if unknown.
 type Denial struct {
 	Event                         string
 	Principal, Address, Operation string
@@ -216,16 +217,16 @@ type Denial struct {
 	Reason                        string // error type of the answer
 }
 
-// Permission describes a request that reached objects of others, for the audit trail.
+// Permission describes a request that reached objects of other callers, for the audit trail.
 type Permission struct {
 	Principal, Address string
-	Decision           policy.Decision // about the operation that permits it, such as runs/any
+	Decision           policy.Decision // about the permitting operation, such as runs/any
 	Request            string          // method and path
-	Run, Session       string          // the one that it names; both are empty if it reached all
+	Run, Session       string          // id of the run or session; both empty: all
 }
 
-// client returns the address of the caller. Behind trusted proxies it is the last
-// address of X-Forwarded-For that is not one of them (AUTH-021).
+// client returns the address of the caller. Behind trusted proxies it is the last address in
+// X-Forwarded-For that is not one of them (AUTH-021).
 func (x *exchange) client() string {
 	host, _, err := net.SplitHostPort(x.r.RemoteAddr)
 	if err != nil {
@@ -239,7 +240,7 @@ func (x *exchange) client() string {
 	for _, text := range slices.Backward(forwarded) {
 		ip, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil {
-			break // what precedes it comes from a caller
+			break // earlier entries are set by the caller
 		}
 		if peer = ip; !x.trusted(ip) {
 			break
@@ -248,15 +249,15 @@ func (x *exchange) client() string {
 	return peer.Unmap().WithZone("").String()
 }
 
-// trusted reports whether an address is that of a proxy.
+// trusted reports whether an address is that of a trusted proxy.
 func (x *exchange) trusted(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	return slices.ContainsFunc(x.settings.Proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// checkOpen rejects requests over a listener that other machines can reach, while
-// the configuration in force does not allow it: a name may have got another address.
-// Without TLS only trusted proxies and this machine may use it (AUTH-030).
+// checkOpen rejects requests over a listener that other machines can reach, if the current
+// configuration does not permit that, for example because a name has got another address. Without
+// TLS only trusted proxies and this machine may use it (AUTH-030).
 func (x *exchange) checkOpen() *contract.Error {
 	if !x.via.open || x.settings.Open && x.r.TLS != nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 
 const jobPath = "/v1/act/jobs/"
 
-// jobRoutes are the routes of acts that were answered before they ran. A job is a
-// run, with the same id.
+// jobRoutes returns the routes of jobs, which are acts that are answered before they run. The id of
+// a job is that of its run.
 func jobRoutes() []Route {
 	const id = jobPath + "{id}"
 	missing := Answer{404, "the caller has no such job", "envelope/response"}

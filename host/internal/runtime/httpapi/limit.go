@@ -19,21 +19,19 @@ import (
 // connections counts the open connections of all listeners (AUTH-033).
 type connections struct {
 	api         *API
-	descriptors int // limit of open files of the process; 0: none
+	descriptors int // limit of open files; 0: unlimited
 
 	mu        sync.Mutex
 	total     int
-	leaving   int // rejected connections that are still read from
+	leaving   int // rejected connections that are still being read
 	byAddress map[netip.Addr]int
-	byProcess map[int]int // on the admin socket
+	byProcess map[int]int // connections of the admin socket by process id
 }
 
-// enter reserves a place for a connection. Connections of the admin socket
-// have no address and do not count as listener connections, so that an
-// operator gets through when the listeners are full. They are limited per
-// process like those of an address, because a plugin may reach that socket.
-//
-// The error names the limit that is reached.
+// enter reserves a place for a connection; leave releases it. Connections of the admin socket do
+// not count as listener connections, so that operators can connect when the listeners are full.
+// They are limited per process, because a plugin may reach that socket. The error is
+// runtime/overloaded and names the limit.
 func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Error) {
 	limits := defaultLimits
 	if s := c.api.backend.Settings(); s != nil {
@@ -70,7 +68,7 @@ func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Erro
 	}, nil
 }
 
-// noPlace is the error for a connection beyond a configured limit.
+// noPlace returns the error for a connection beyond a configured limit.
 func noPlace(holder, setting string, limit int) *contract.Error {
 	return contract.Errorf("runtime/overloaded", "%s %d open connections, which is the limit", holder, limit).
 		WithDetail("setting", edn.Text(setting)).WithDetail("limit", edn.Int(int64(limit))).
@@ -100,19 +98,19 @@ func (c *connections) enterLocal(pid, most int) (leave func(), refused *contract
 	}, nil
 }
 
-// counted is a listener that rejects connections beyond the limits, and adds
-// TLS to the others if the current configuration requires it.
+// counted is a listener that rejects connections beyond the limits, and adds TLS to others if the
+// current configuration requires it.
 type counted struct {
 	net.Listener
 	count *connections
-	plain bool // never TLS
+	plain bool // never uses TLS
 	// headerRead is half of the time limit from a TLS connection to its first
 	// byte of HTTP.
 	headerRead time.Duration
 }
 
-// Accept returns the next connection within the limits. It does not wait for
-// the TLS handshake: the server limits that like the headers.
+// Accept returns the next connection within the limits. It does not wait for the TLS handshake,
+// whose time the server limits.
 func (l *counted) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -129,7 +127,7 @@ func (l *counted) Accept() (net.Conn, error) {
 		case refused == nil:
 			return &countedConn{Conn: conn, leave: leave, plain: true}, nil
 		case secure != nil:
-			_ = conn.Close() // a rejection would need a TLS handshake
+			_ = conn.Close() // a response would need a TLS handshake
 		default:
 			l.count.turnAway(conn, refused)
 		}
@@ -143,17 +141,16 @@ func (l *counted) tls() *tls.Config {
 	return nil
 }
 
-// Limits on reading from a rejected connection before it is closed.
+// Limits for reading from rejected connections before they are closed: connections, time and bytes.
 const (
 	farewells   = 32
 	farewell    = 250 * time.Millisecond
 	lastRequest = 64 << 10
 )
 
-// turnAway sends the error without reading the request. Closing a connection
-// with unread data resets it, which may discard the response; so a bounded
-// part of the request is read and dropped, for a bounded number of connections
-// at a time.
+// turnAway sends the error without reading the request. Closing a connection with unread data
+// resets it, which may discard the response; so a limited part of the request is read and dropped,
+// for a limited number of connections at a time.
 func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	_ = conn.SetDeadline(time.Now().Add(farewell))
 	_, _ = conn.Write(lastAnswer(refused))
@@ -173,8 +170,8 @@ func (c *connections) turnAway(conn net.Conn, refused *contract.Error) {
 	}()
 }
 
-// farewells returns the number of rejected connections that may be read from
-// at once: each of them still holds a descriptor.
+// farewells returns the maximum number of rejected connections that are read at a time, because
+// each of them still has a descriptor.
 func (c *connections) farewells() int {
 	if c.descriptors > 0 {
 		return max(1, min(farewells, c.descriptors/8))
@@ -251,8 +248,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. It replaces plain-text errors of net/http by
-// typed ones.
+// Write implements net.Conn. It replaces plain-text errors of net/http with typed errors.
 func (c *countedConn) Write(b []byte) (int, error) {
 	text := typed(b)
 	if text == nil {

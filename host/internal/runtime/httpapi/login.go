@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// loginRoutes are those of browsers, and of callers who ask who they are.
+// loginRoutes returns the routes for logging browsers in and out, and GET /v1/whoami.
 func loginRoutes() []Route {
 	return []Route{
 		{

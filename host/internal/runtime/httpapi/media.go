@@ -20,11 +20,11 @@ const (
 	typeSSE  mediaType = "text/event-stream"
 )
 
-// negotiate selects the response format from the Accept headers: JSON unless
-// EDN has a higher weight. A format has the weight of the most specific range
-// that matches it. Events, on routes that can also respond without them, must be
-// named explicitly with at least the weight of both; on routes that always
-// stream, the format is that of errors.
+// negotiate selects the response format from the Accept headers: JSON unless EDN has a higher
+// weight. The weight of a format is that of the most specific range that matches it. On routes that
+// can respond with or without events, events must be named explicitly with at least the weight of
+// both formats; on routes that always stream, the format is that of errors. ok is false if no
+// format is acceptable.
 func negotiate(h http.Header, support eventSupport) (form mediaType, events, ok bool) {
 	values := h.Values("Accept")
 	if len(values) == 0 {
@@ -74,7 +74,7 @@ func (t mediaType) bare() string {
 	return name
 }
 
-// acceptsText reports whether the Accept headers allow a media type.
+// acceptsText reports whether the Accept headers permit a media type.
 func acceptsText(h http.Header, form mediaType) bool {
 	kind, _, _ := strings.Cut(form.bare(), "/")
 	values := h.Values("Accept")
@@ -96,8 +96,8 @@ func acceptsText(h http.Header, form mediaType) bool {
 	return weight > 0
 }
 
-// covers returns how specifically a media range matches a format; 0: not at
-// all.
+// covers returns how specifically a media range matches a format: 3, 2 or 1; 0 if it does not
+// match.
 func covers(pattern string, form mediaType) float64 {
 	switch pattern {
 	case string(form):
@@ -118,7 +118,7 @@ func contentType(h http.Header, takes []mediaType) (mediaType, *contract.Error) 
 		return "", contract.Errorf("http/unsupported-media-type", "content encoding %.40q is not supported", encoding).
 			WithHint("send the body without encoding")
 	}
-	if n := len(h.Values("Content-Type")); n > 1 { // an intermediary that uses another one would see another body
+	if n := len(h.Values("Content-Type")); n > 1 { // a proxy could use another one of them
 		return "", unknownType("the request has "+strconv.Itoa(n)+" Content-Type headers", takes)
 	}
 	given := h.Get("Content-Type")

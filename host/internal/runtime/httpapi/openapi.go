@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// document is an OpenAPI document as a value.
+// document is an OpenAPI document.
 type document edn.Value
 
 // object builds a JSON object. A name that is a valid keyword becomes one, as
@@ -45,7 +45,7 @@ func objectOf(pairs ...any) edn.Value {
 	return o.value()
 }
 
-// describe generates the document from the tables.
+// describe generates the document from the tables of routes and actions.
 func describe(rows []Route, tables []*actionTable, version string) document {
 	paths := map[string]*object{}
 	var order []string
@@ -112,8 +112,8 @@ func reference(schema string) edn.Value {
 	return objectOf("$ref", "#/components/schemas/"+component(schema))
 }
 
-// security returns the alternatives of credentials of a route. Without any a caller is
-// anonymous, which may suffice unless the route is for administration.
+// security returns the alternative credentials of a route. An empty alternative means that an
+// anonymous caller may be permitted, which it is not on admin routes.
 func security(r *Route) (all []edn.Value) {
 	if !r.admin() {
 		all = append(all, edn.MustMap())
@@ -155,7 +155,7 @@ func operationID(method, path string) string {
 	return strings.ToLower(method) + strings.NewReplacer("/", "-", ".", "-", "{", "", "}", "").Replace(path)
 }
 
-// parameters returns those of the path, then those of the query.
+// parameters returns the parameters in the path, in headers and in the query.
 func parameters(r *Route) (all []edn.Value) {
 	for _, segment := range strings.Split(r.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {

@@ -15,11 +15,12 @@ type peerKey struct{}
 type peer struct {
 	uid int
 	pid int // 0: unknown
-	// contained: it is a plugin, or was started by one.
+	// contained reports that the process is a plugin, or was started by one.
 	contained bool
 }
 
-// withPeer stores the peer of a unix socket connection.
+// withPeer adds the peer of a unix socket connection to a context. If the kernel does not report
+// it, ctx is returned unchanged.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = c.NetConn()

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// peerUID fails, which rejects every caller of the admin socket.
+// peerUID returns an error, so that every caller of the admin socket is rejected.
 func peerUID(*net.UnixConn) (int, error) {
 	return 0, errors.New("peer credentials are not supported on this system")
 }

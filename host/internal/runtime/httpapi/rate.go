@@ -11,16 +11,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxBuckets is the number of callers with a bucket. The least recently used
-// one is evicted, which refills that caller's bucket.
+// maxBuckets is the maximum number of buckets. The least recently used one is evicted; its caller
+// starts with a full bucket again.
 const maxBuckets = 4096
 
-// buckets are the token buckets of the callers (AUTH-033). A bucket stores
-// only the time at which it will be full again, so it needs no timer.
+// buckets holds the token buckets of the callers (AUTH-033). A bucket stores only the time at which
+// it will be full again, so it needs no timer.
 type buckets struct {
 	mu     sync.Mutex
 	byName map[string]*list.Element
-	order  *list.List // of *bucket, the most recently used in front
+	order  *list.List // of *bucket, most recently used first
 }
 
 type bucket struct {
@@ -30,12 +30,11 @@ type bucket struct {
 
 func newBuckets() *buckets { return &buckets{byName: map[string]*list.Element{}, order: list.New()} }
 
-// take removes a token from the bucket of a caller, which holds burst tokens
-// and is refilled at a rate. If it is empty, wait is the time until the next
-// token.
+// take removes a token from the bucket of a caller, which holds burst tokens and is refilled at
+// rate. If it is empty, ok is false and wait is the time until the next token.
 func (b *buckets) take(name string, now time.Time, rate config.Rate, burst int) (wait time.Duration, ok bool) {
 	if rate.Events <= 0 || rate.Per <= 0 {
-		return 0, true // no limit is configured
+		return 0, true // unlimited
 	}
 	each := rate.Per / time.Duration(rate.Events)
 	b.mu.Lock()
@@ -53,7 +52,7 @@ func (b *buckets) take(name string, now time.Time, rate config.Rate, burst int) 
 	return 0, true
 }
 
-// of returns the bucket of a caller. It needs mu.
+// of returns the bucket of a caller. The caller of of holds mu.
 func (b *buckets) of(name string) *bucket {
 	if e, ok := b.byName[name]; ok {
 		b.order.MoveToFront(e)
@@ -69,11 +68,9 @@ func (b *buckets) of(name string) *bucket {
 	return fresh
 }
 
-// checkRate enforces the rate limits. The requests of a principal have a bucket
-// per operation, all other requests of an address another one; rejected requests
-// count as well.
-// The admin socket and the probe routes are exempt, because they must work
-// during a flood.
+// checkRate enforces the rate limits. A principal has one bucket per operation; requests without a
+// valid identity share the bucket of their address. Rejected requests count too. The admin socket
+// and the probe routes are exempt, because they must work during a flood.
 func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	if x.via.admin || x.route.early {
 		x.counted = refused == nil
@@ -96,8 +93,8 @@ func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	return refused
 }
 
-// checkUnverified takes a token of the address of the caller, once per request: the
-// request has no credential, or one whose check costs a hash.
+// checkUnverified takes a token from the bucket of the caller's address, once per request, for a
+// request without a credential or with one whose check needs a hash.
 func (x *exchange) checkUnverified() *contract.Error {
 	if x.unverified {
 		return nil
@@ -108,7 +105,8 @@ func (x *exchange) checkUnverified() *contract.Error {
 	return err
 }
 
-// take removes a token from a bucket, or returns the error of an empty one.
+// take removes a token from a bucket. The error of an empty bucket has the time until the next
+// token.
 func (x *exchange) take(name string, rate config.Rate, burst int) *contract.Error {
 	wait, ok := x.api.buckets.take(name, time.Now(), rate, burst)
 	if ok {
@@ -122,8 +120,8 @@ func rateLimited(rate config.Rate, wait time.Duration) *contract.Error {
 		WithDetail("retry-after-ms", edn.Int((wait + time.Millisecond - 1).Milliseconds()))
 }
 
-// network returns the origin of a request for limits: the address, or the /64 prefix
-// of an IPv6 address.
+// network returns the origin of a request for rate limits: the IPv4 address, or the /64 prefix of
+// an IPv6 address.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Requests reach the objects of others by an operation beside that of their route: runs/any and
-// session/any. Each request outside of acts that uses one has a record of its own in the audit
-// trail, auth/permitted, with the rule and the reason; the record of a run has the decisions about
-// its act (AUTH-013). Requests about objects of the caller have none, and neither have those for
-// the state of the host: /metrics, /diag/telemetry, /health and /ready.
+// Requests reach objects of other callers by an operation besides that of their route: runs/any or
+// session/any. Each request, except for acts, that uses one has an audit record auth/permitted with
+// the rule and the reason; the record of a run has the decisions about its act (AUTH-013). Requests
+// about the caller's own objects are not recorded, nor are those for the state of the host:
+// /metrics, /diag/telemetry, /health and /ready.
 
-// runKeys are the keys under which requests name runs.
+// runKeys are the keys with which requests name runs.
 var runKeys = []string{"run", "other", "a", "b"}
 
-// reach returns those of the runs that the caller may know of: its own, or with runs/any
-// those of its tenant, or all if it has none (AUTH-012). Those of a session token are the
-// runs of its session. The keys of in name the runs of the request; without names it searches
-// all, or those of :principal.
+// reach returns the runs that the caller may see: its own, or with runs/any those of its tenant, or
+// all if it has no tenant (AUTH-012). A session token limits them to its session. The runKeys of in
+// name the runs of the request; without names the request concerns all runs, or those of
+// :principal.
 func (x *exchange) reach(all Runs, in edn.Value) Runs {
 	if x.who.Tenant != "" && !x.via.admin {
 		all = all.OfTenant(x.who.Tenant)
@@ -40,8 +40,8 @@ func (x *exchange) reach(all Runs, in edn.Value) Runs {
 	return all.OwnedBy(x.who.Name)
 }
 
-// ofOthers reports whether a request concerns runs of others, and returns the id of the first one
-// that it names. It does if the owner cannot be read.
+// ofOthers reports whether a request concerns runs of other callers, and returns the id of the
+// first one that it names. It reports true if the owner of a run cannot be read.
 func (x *exchange) ofOthers(all Runs, in edn.Value) (run string, others bool) {
 	named := false
 	for _, key := range runKeys {
@@ -61,12 +61,12 @@ func (x *exchange) ofOthers(all Runs, in edn.Value) (run string, others bool) {
 	return "", !named && text(in, "principal") != x.who.Name
 }
 
-// anySession reports whether the caller may do a session action as one that has the sessions of
-// others, and needs that: id is that of another caller, or the action lists sessions.
+// anySession reports whether a session action needs session/any and the caller has it: the session
+// id belongs to another caller, or the action lists sessions.
 func (x *exchange) anySession(ctx context.Context, service *session.Service, a *Action, id string) (bool, *contract.Error) {
 	d := x.decide(policy.AnySession)
 	switch {
-	case !d.OK, id == "" && a.Name != "list": // it creates one
+	case !d.OK, id == "" && a.Name != "list": // it creates a session
 		return false, nil
 	case id != "":
 		owner, err := service.Owner(ctx, id)
@@ -78,7 +78,8 @@ func (x *exchange) anySession(ctx context.Context, service *session.Service, a *
 	return true, nil
 }
 
-// useOthers records, once, that the request reaches objects of others by a decision.
+// useOthers records, once per request, that it reaches objects of other callers because of decision
+// d.
 func (x *exchange) useOthers(d policy.Decision, run, sessionID string) {
 	if x.reached {
 		return

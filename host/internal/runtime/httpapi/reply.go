@@ -22,7 +22,7 @@ type reply struct {
 	run string
 	// location is the path of the job, empty if there is none.
 	location string
-	// allow lists the methods of the path, for status 405.
+	// allow is the value of the header Allow, for status 405.
 	allow string
 	// sent is set if the response was already written.
 	sent bool
@@ -47,7 +47,7 @@ func (f errorForm) schema() string {
 	return "answer/error"
 }
 
-// failure returns the reply for err.
+// failure returns the reply for err in the format f.
 func (f errorForm) failure(err *contract.Error) reply {
 	r := reply{status: err.HTTPStatus(), err: err}
 	if r.status < 400 {
@@ -87,8 +87,7 @@ func (x *exchange) write(r reply) {
 		text, form = encode(r.body, x.accept)
 	}
 	if text == nil {
-		// Two map keys have the same name in JSON; only EDN can represent
-		// them.
+		// Two map keys have the same name in JSON; only EDN can represent the value.
 		r = x.form().failure(contract.Errorf("value/json-collision",
 			"the answer cannot be written as JSON: two keys of a map have the same name there"))
 		text, form = encode(r.body, typeJSON)
@@ -120,7 +119,7 @@ func (x *exchange) write(r reply) {
 	}
 }
 
-// retryAfter returns the seconds until a retry may succeed, 0 if unknown.
+// retryAfter returns the number of seconds after which a retry may succeed; 0 if unknown.
 func retryAfter(r reply) int {
 	if r.err == nil || r.status != http.StatusServiceUnavailable && r.status != http.StatusTooManyRequests {
 		return 0
@@ -134,7 +133,8 @@ func retryAfter(r reply) int {
 	return 0
 }
 
-// encode returns nil if the value has no JSON form.
+// encode returns the text of a value and its media type. The text is nil if JSON cannot represent
+// the value.
 func encode(v edn.Value, form mediaType) ([]byte, mediaType) {
 	if form == typeEDN {
 		return append(edn.Write(v), '\n'), typeEDN

@@ -10,14 +10,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Operation is the name that access rules use. Open operations need no
-// identity.
+// Operation is the name of an operation in access rules. Routes with OpOpen need no identity.
 type Operation string
 
-// The operations of the routes.
+// Operations of the routes.
 const (
 	OpOpen  Operation = ""
-	OpAny   Operation = "any" // every identified caller may do it
+	OpAny   Operation = "any" // permitted to every identified caller
 	OpAct   Operation = policy.Act
 	OpAdmin Operation = policy.Admin // each action is an operation of its own
 
@@ -33,22 +32,22 @@ const (
 
 // Route is one row of the table.
 type Route struct {
-	// Path may have segments in braces, each of which stands for one of paramForms.
+	// Path may have segments in braces, which are parameters with a form in paramForms.
 	Method, Path string
 	Operation    Operation
 	Summary      string
 	Doc          string
-	// Query lists the query parameters as entries of a closed map schema, in
-	// EDN. A route without any, and without an id in its path, ignores its query.
+	// Query has the query parameters as entries of a closed map schema, in EDN. A route without
+	// entries and without parameters in its path ignores its query.
 	Query string
 	// Headers are the request headers that the handler reads.
 	Headers []Header
-	// Body describes the request body, nil for none.
+	// Body describes the request body; nil: the route has none.
 	Body *Body
-	// Answers are the statuses that the handler itself returns. The method all
-	// adds those of the steps before it.
+	// Answers are the statuses that the handler itself returns. The method all adds those of
+	// earlier steps.
 	Answers []Answer
-	// early routes are served during the start.
+	// early marks routes that are served during the start.
 	early  bool
 	events eventSupport
 	// failed is the format of error bodies.
@@ -57,19 +56,19 @@ type Route struct {
 	text  mediaType
 	serve func(*exchange) reply
 
-	query *schema.Schema // of Query; nil: the query is ignored
+	query *schema.Schema // compiled Query; nil: the query is ignored
 }
 
-// eventSupport says whether a route responds with a stream of events.
+// eventSupport selects whether a route responds with a stream of events.
 type eventSupport uint8
 
 const (
 	eventsNever  eventSupport = iota
-	eventsAsked               // if the caller asks for it
-	eventsAlways              // errors excepted
+	eventsAsked               // if the caller asks for them
+	eventsAlways              // except for errors
 )
 
-// forms lists the media types of the response.
+// forms returns the media types of the response as text.
 func (r *Route) forms() string {
 	if r.text != "" {
 		return r.text.bare()
@@ -88,7 +87,7 @@ type Body struct {
 	Schema string // name of an envelope schema
 	Types  []mediaType
 	limit  func(*Settings) int
-	// optional: an empty body is an empty map.
+	// optional permits an empty body, which is read as an empty map.
 	optional bool
 }
 
@@ -102,7 +101,7 @@ type Answer struct {
 	Schema string // name of an envelope schema
 }
 
-// routes is the table of routes, from which everything else is derived.
+// routes returns the table of routes, from which dispatch and documentation are derived.
 func routes() []Route {
 	return append([]Route{
 		{
@@ -215,14 +214,14 @@ func routes() []Route {
 	}, slices.Concat(loginRoutes(), runRoutes(), jobRoutes(), valueRoutes(), logRoutes(), telemetryRoutes(), trailRoutes())...)
 }
 
-// admin reports whether the route is for administration, which always needs an
-// identity (AUTH-031).
+// admin reports whether the route is for administration and therefore always needs an identity
+// (AUTH-031).
 func (r *Route) admin() bool { return strings.HasPrefix(string(r.Operation), "admin/") }
 
 // hasParameters reports whether the path has parameters.
 func (r *Route) hasParameters() bool { return strings.Contains(r.Path, "{") }
 
-// checksQuery reports whether the query is compared with a schema.
+// checksQuery reports whether the query is validated.
 func (r *Route) checksQuery() bool { return r.hasParameters() || r.Query != "" }
 
 // all returns the answers of the route and of the steps before its handler.
@@ -300,8 +299,8 @@ func newTable(rows []Route) *table {
 	return t
 }
 
-// match returns the values of the parameters of a pattern, by their names; ok is
-// false if the path does not fit.
+// match returns the parameters of a pattern in a path, by name; ok is false if the path does not
+// match.
 func match(pattern, path string) (params map[string]string, ok bool) {
 	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
@@ -319,9 +318,8 @@ func match(pattern, path string) (params map[string]string, ok bool) {
 	return params, true
 }
 
-// find returns the route of a method and an unmodified path, and the parameters
-// in the path. Without a match, allow lists the methods of the path; it is empty
-// if the path is unknown.
+// find returns the route for a method and an unmodified path, with the parameters in the path. If
+// there is none, allow has the methods of the path; it is empty for an unknown path.
 func (t *table) find(method, path string) (route *Route, params map[string]string, allow string) {
 	var rows []*Route
 	if !strings.Contains(path, "{") {

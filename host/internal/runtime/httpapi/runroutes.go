@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// runRoutes are the routes of recorded runs. A caller has only its own runs, an
-// operator all of them: others do not exist for it (AUTH-012).
+// runRoutes returns the routes of recorded runs. A caller sees only its own runs, an operator all;
+// other runs do not exist for the caller (AUTH-012).
 func runRoutes() []Route {
 	const get, post, id = http.MethodGet, http.MethodPost, "/v1/runs/{id}"
 	rows := []Route{
@@ -207,7 +207,7 @@ func resumeRun(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	return r.Resume(x.traced(x.r.Context()), x.run, decisionsOf(body, x.who.Name), x.who.Name)
 }
 
-// serveRuns returns the handler of a route of runs.
+// serveRuns returns a handler that calls do with the runs that the caller may see.
 func serveRuns(do func(*exchange, Runs) (edn.Value, *contract.Error)) func(*exchange) reply {
 	return func(x *exchange) reply {
 		runs, err := x.runs()
@@ -237,7 +237,7 @@ func (x *exchange) runs() (Runs, *contract.Error) {
 	return x.reach(control.Runs(), named), nil
 }
 
-// audited records what an operator changes, as an admin action does (HTTP-008).
+// audited returns do with an audit record of each call, as admin actions have one (HTTP-008).
 func audited(
 	action string, do func(*exchange, Runs) (edn.Value, *contract.Error),
 ) func(*exchange, Runs) (edn.Value, *contract.Error) {
@@ -260,8 +260,8 @@ func audited(
 	}
 }
 
-// listRuns handles GET /v1/runs (HTTP-006). A cursor is the last run of a page;
-// later runs come before it, so they do not move the pages behind it.
+// listRuns handles GET /v1/runs (HTTP-006). A cursor has the id of the last run of a page. New runs
+// are listed before it, so they do not move later pages.
 func listRuns(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	f := runFilter(x.query)
 	if f.Key = text(x.query, "key"); f.Key != "" && f.Principal == "" {
@@ -316,9 +316,9 @@ func serveEvents(x *exchange) reply {
 	return reply{sent: true}
 }
 
-// cursor returns the number of the last record that the caller has. A client that
-// reconnects sends the header with the URL of its first request, so the header
-// takes precedence.
+// cursor returns the number of the last record that the caller has; 0 if it sends no cursor. A
+// client that reconnects sends the header with the URL of its first request, so the header takes
+// precedence.
 func (x *exchange) cursor() (after int, err *contract.Error) {
 	given := strings.Join(x.r.Header.Values("Last-Event-ID"), ", ")
 	if given == "" {

@@ -12,48 +12,46 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Runs reads and changes recorded runs. A run is named by its id, by the beginning
-// of one that no other run shares, or by the word last. The methods are safe for
-// concurrent use.
+// Runs reads and changes recorded runs. A run is named by its id, by a unique prefix of its id, or
+// by "last". The error for an unknown run is run/not-found. The methods are safe for concurrent
+// use.
 type Runs interface {
 	// OwnedBy returns a view of the runs of one principal. For its methods, other runs do not exist
 	// (AUTH-012).
 	OwnedBy(principal string) Runs
-	// OfTenant returns such a view of the runs of the callers of one tenant.
+	// OfTenant returns a view of the runs of the callers of one tenant.
 	OfTenant(tenant string) Runs
-	// InSession returns such a view of the runs of one session (AUTH-004).
+	// InSession returns a view of the runs of one session (AUTH-004).
 	InSession(session string) Runs
 	// Owner returns the id and the principal of a run.
 	Owner(ctx context.Context, run string) (id, principal string, err *contract.Error)
 	// List returns the summaries of the selected runs, the latest first.
 	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
-	// Show returns the summary of a run, its epochs and nodes, and the parts that
-	// are asked for.
+	// Show returns the summary of a run, its epochs and nodes, and the requested parts.
 	Show(ctx context.Context, run string, with RunParts) (edn.Value, *contract.Error)
 	// Records returns a page of the records of a run.
 	Records(ctx context.Context, q RecordsQuery) (edn.Value, *contract.Error)
 	// Diff compares two runs node by node.
 	Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error)
-	// Watch returns a function that reads the events after a record, those of the past and of the
-	// future; nil if that record is the last of a finished run. The errors are stream/cursor-ahead
-	// for a record that does not exist, and stream/gone.
+	// Watch returns a function that reads the events of a run after the record with number after,
+	// past and future ones; nil if that is the last record of a finished or suspended run. The
+	// error is stream/cursor-ahead for a record that does not exist, and stream/gone if the events
+	// were removed.
 	Watch(ctx context.Context, run string, after int) (Watching, *contract.Error)
-	// Verify compares one run, or all if run is empty, with the hashes that were
-	// recorded. Damage is a result, not an error.
+	// Verify verifies the hashes of one run, or of all runs if run is empty. Damage is part of the
+	// result, not an error.
 	Verify(ctx context.Context, run string) (edn.Value, *contract.Error)
-	// Replay executes a finished run once more from its records, without any
-	// plugin, and compares its values. A difference is the error replay/miss. With
-	// Fill it makes the calls that are not recorded, in a new run, and compares the
-	// runs.
+	// Replay executes a finished run again from its records, without plugins, and compares its
+	// values. A difference is the error replay/miss. With Fill it makes the calls that are not
+	// recorded, in a new run, and compares both runs.
 	Replay(ctx context.Context, q ReplayQuery) (edn.Value, *contract.Error)
-	// Export returns a part of the export file of a finished run, beginning at the byte offset.
+	// Export returns a part of the export file of a finished run from a byte offset on.
 	Export(ctx context.Context, run string, offset int64) (edn.Value, *contract.Error)
 	// Import stores the run of an export file.
 	Import(ctx context.Context, file string) (edn.Value, *contract.Error)
-	// Pin exempts a run from removal if on is set; otherwise it reverts that.
+	// Pin exempts a run from retention if on is set; otherwise it reverts that.
 	Pin(ctx context.Context, run string, on bool) (edn.Value, *contract.Error)
-	// Purge deletes the values of a finished run; with dryRun it only returns
-	// what it would delete.
+	// Purge deletes the values of a finished run; with dryRun it only returns what it would delete.
 	Purge(ctx context.Context, run string, dryRun bool) (edn.Value, *contract.Error)
 	// Cancel requests the cancellation of a run. It returns when the request is durable; with
 	// c.Wait it also waits for the end of the run, at most that long.
@@ -61,8 +59,8 @@ type Runs interface {
 	// Job returns the state of the job of a run in the schema res/job-status.
 	Job(ctx context.Context, run string) (edn.Value, *contract.Error)
 	// Resume continues a suspended run with a decision for each of its open questions, or a run
-	// that has failed with a retryable error. It returns at once. by is the principal that
-	// continues the run.
+	// that failed with a retryable error. It returns when the run continues. by is the principal
+	// that resumes it.
 	Resume(ctx context.Context, run string, decisions []Decision, by string) (edn.Value, *contract.Error)
 	// Statistics counts the runs that a filter selects by intent, caller and time:
 	// outcomes, failures, latencies and costs, with attempts and gates.
@@ -70,23 +68,22 @@ type Runs interface {
 	// Learned returns the current estimates of learned dispatch for the candidates of each intent,
 	// and statistics of the decisions in the selected runs.
 	Learned(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
-	// Value returns a value that a run names by its hash: a recorded run by its id, or
-	// any run if it is empty. The error is not-found, or replay/values-purged if the
-	// values of the run are not kept.
+	// Value returns the value with a hash from the records of a run, or of any run if run is empty.
+	// The error is not-found, or replay/values-purged if the values of the run were purged.
 	Value(ctx context.Context, hash, run string) (edn.Value, *contract.Error)
 	// Interrupts lists the open interrupts of all runs.
 	Interrupts(ctx context.Context) (edn.Value, *contract.Error)
-	// Answer answers an open interrupt, named by its id or its node; it may be empty
-	// for the only one. The answer is durable when Answer returns.
+	// Answer answers an open interrupt, which is named by its id or its node; empty names the only
+	// one. The answer is durable when Answer returns.
 	Answer(ctx context.Context, run, interrupt string, answer edn.Value, by string) (edn.Value, *contract.Error)
 }
 
-// Decision answers an open question of a suspended run.
+// Decision is the answer to an open question of a suspended run.
 type Decision struct {
-	Node   string // id of the node, or its path; may be empty for the only question
-	Choice string // retry, skip-as-done or fail
+	Node   string // id or path of the node; empty for the only question
+	Choice string // "retry", "skip-as-done" or "fail"
 	Value  edn.Value
-	By     string // principal
+	By     string // principal that decides
 }
 
 const decisionEntry = `[:decisions {:optional true} [:vector [:map {:closed true}
@@ -103,18 +100,18 @@ func decisionsOf(in edn.Value, by string) (out []Decision) {
 	return out
 }
 
-// RunFilter selects runs. A zero field, except Limit, does not limit the selection.
+// RunFilter selects runs. A zero field, except Limit, does not restrict the selection.
 type RunFilter struct {
 	Status, Intent, Principal string
-	Session                   string    // id
-	Since                     time.Time // accepted then or later
+	Session                   string    // id of the session
+	Since                     time.Time // accepted at this time or later
 	Until                     time.Time // accepted before
-	Before                    string    // runs that were recorded before this one
+	Before                    string    // id of a run; selects runs that were recorded before it
 	Key                       string    // idempotency key of Principal
 	Limit                     int       // 0: 20
 }
 
-// RunParts selects parts of a run besides its summary.
+// RunParts selects further parts of the result of Show.
 type RunParts struct{ Response, Transcript bool }
 
 // Watching calls show with the events of a run, in order. An event is passed when its record is
@@ -125,15 +122,15 @@ type Watching func(ctx context.Context, show func([]journal.Event) error) error
 // Cancellation is a request to cancel a run.
 type Cancellation struct {
 	By, Why string
-	Wait    time.Duration // for the end of the run
+	Wait    time.Duration // maximum time to wait for the end of the run
 }
 
 // RecordsQuery selects records of a run.
 type RecordsQuery struct {
 	Run    string
-	After  int  // number of the last record before them
+	After  int  // number of the record before the first one
 	Limit  int  // 0: 500
-	Values bool // with the values that they name
+	Values bool // include the values that the records refer to
 }
 
 // ReplayQuery selects a run to replay, and how.
@@ -141,9 +138,9 @@ type ReplayQuery struct {
 	Run string
 	// Fill makes the calls that are not recorded. The other fields need it.
 	Fill bool
-	// Swap maps capabilities to the ones that are called instead.
+	// Swap maps capabilities to the capabilities that are called in their place.
 	Swap map[string]string
-	// Effects are the effects, besides reading, that calls may have.
+	// Effects are the effects, in addition to reading, that calls may have.
 	Effects []string
 }
 
@@ -172,7 +169,7 @@ func replayQuery(run string, in edn.Value) (ReplayQuery, *contract.Error) {
 	return q, nil
 }
 
-// onRuns returns the function of an action on runs.
+// callerKey is the key of the caller in a context.
 type callerKey struct{}
 
 // calledBy returns a context that names the caller of an action.
@@ -180,8 +177,7 @@ func calledBy(ctx context.Context, principal string) context.Context {
 	return context.WithValue(ctx, callerKey{}, principal)
 }
 
-// caller returns the principal who called an action; without a daemon that is the
-// operator at the files.
+// caller returns the principal that called an action; "operator" without a daemon.
 func caller(ctx context.Context) string {
 	if who, ok := ctx.Value(callerKey{}).(string); ok {
 		return who
@@ -202,7 +198,7 @@ const (
 	runEntry = `[:run ` + runName + `]`
 )
 
-// filterEntries select runs of a list.
+// filterEntries are the input entries of runFilter.
 const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :queued :running :waiting :suspended :completed :failed :canceled :expired]]
 	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
 	[:session {:optional true :doc "only runs with this session"} [:string {:min 1 :max 128}]]
@@ -222,7 +218,7 @@ func runFilter(in edn.Value) RunFilter {
 	return f
 }
 
-// runActions are the admin actions on runs.
+// runActions returns the admin actions on runs.
 func runActions() []Action {
 	return []Action{
 		{Name: "runs-list", Reads: true, Also: policy.ReadRuns, Doc: "recorded runs, the latest first",
@@ -335,7 +331,8 @@ func intOr(m edn.Value, key string, otherwise int64) int64 {
 	return otherwise
 }
 
-// runsOnly is a Control for the actions on runs, which use nothing else of it.
+// runsOnly is a Control for actions on runs; only its methods Runs and ExportedPlugins may be
+// called.
 type runsOnly struct {
 	Control
 	runs Runs
@@ -344,7 +341,8 @@ type runsOnly struct {
 // Runs implements Control.
 func (r runsOnly) Runs() Runs { return r.runs }
 
-// ExportedPlugins implements Control. Without a daemon there are no plugins, and it returns nil.
+// ExportedPlugins implements Control. It returns nil, because there are no plugins without a
+// daemon.
 func (runsOnly) ExportedPlugins() edn.Value { return edn.Nil() }
 
 // DoOnRuns executes an action on runs without a daemon, in the same way as POST /v1/admin.

@@ -17,23 +17,22 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// serverHeaders is the size of headers in bytes beyond which net/http rejects
-// them, without a typed error.
+// serverHeaders is the size of headers in bytes above which net/http rejects them without a typed
+// error.
 const serverHeaders = 256 << 10
 
 // Binding configures the listeners of a Server.
 type Binding struct {
-	// Listen are addresses in the form host:port. All are loopback addresses unless
-	// the settings permit open listeners.
+	// Listen has addresses in the form host:port. Only loopback addresses are permitted, unless the
+	// settings permit open listeners.
 	Listen []string
-	// AdminSocket is the path of the admin socket; empty for none. Its
-	// directory must be private. An existing socket is removed unless a
-	// process listens on it.
+	// AdminSocket is the path of the admin socket; empty: none. Its directory must be private. An
+	// existing socket file is removed unless a process listens on it.
 	AdminSocket string
 	// Token authenticates callers of the admin socket.
 	Token string
-	// Descriptors is the limit of open files of this process; 0 for none.
-	// Callers of the listeners may use half of it.
+	// Descriptors is the limit of open files of this process; 0: unlimited. Callers of the
+	// listeners may use half of it.
 	Descriptors int
 }
 
@@ -64,8 +63,9 @@ func (x *serving) now() net.Listener {
 	return x.listener
 }
 
-// Bind opens the listeners; requests wait in them until Serve. The error is a
-// *contract.Error of type http/insecure-listener, or one of the system.
+// Bind opens the listeners; connections wait in them until Serve. The error is
+// http/insecure-listener, config/range for the path of the admin socket, or one of the system. The
+// caller must call Serve and Shutdown, or Close.
 func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server, error) {
 	s := &Server{api: a, log: a.log}
 	count := &connections{api: a, byAddress: map[netip.Addr]int{}, descriptors: b.Descriptors}
@@ -97,8 +97,8 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 	x := &serving{listener: l, http: &http.Server{
 		Handler:           a.handler(via),
 		ReadHeaderTimeout: settings.Limits.HeaderRead,
-		// HTTP/2 has no time limit for heads. A caller that sends part of one
-		// cannot answer a ping in between; all others can.
+		// HTTP/2 has no time limit for headers. A caller that has sent only a part of them cannot
+		// answer a ping; all others can.
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: settings.Limits.HeaderRead / 2,
 			PingTimeout:     settings.Limits.HeaderRead,
@@ -107,7 +107,7 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 		MaxHeaderBytes: serverHeaders,
 		ConnContext:    withPeer,
 		ConnState:      follow,
-		// OPTIONS * gets a typed error like every other request.
+		// OPTIONS * gets a typed error like any other request.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(a.log.StandardWriter(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}), "", 0),
 	}}
@@ -115,14 +115,14 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 	return x
 }
 
-// listenTCP binds an address, and reports whether other machines can reach it.
-// Unless mayOpen, all addresses of a name must be loopback addresses.
+// listenTCP binds an address, and reports whether other machines can reach it. Unless mayOpen is
+// set, all addresses of a name must be loopback addresses.
 func listenTCP(ctx context.Context, address string, mayOpen bool) (_ net.Listener, open bool, _ error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, false, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	ips, family := []netip.Addr{netip.IPv6Unspecified()}, "tcp" // all addresses
+	ips, family := []netip.Addr{netip.IPv6Unspecified()}, "tcp" // an empty host means all addresses
 	if host != "" {
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
 			return nil, false, fmt.Errorf("listen on %s: %w", address, err)
@@ -143,8 +143,8 @@ func listenTCP(ctx context.Context, address string, mayOpen bool) (_ net.Listene
 	return l, insecure != nil, nil
 }
 
-// familyOf returns the network of an address: with "tcp", net would bind both wildcard
-// addresses where one was written, and the other one may have no firewall.
+// familyOf returns the network for an address. With "tcp", net would bind both wildcard addresses
+// although one was written, and the other one may have no firewall.
 func familyOf(ip netip.Addr) string {
 	if ip.Unmap().Is4() {
 		return "tcp4"
@@ -170,7 +170,7 @@ func onlyLoopback(address string, ips []netip.Addr) error {
 	return nil
 }
 
-// cause removes the parts of the error that the message already has.
+// cause removes the operation and address from an error, because the message already has them.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {

@@ -17,8 +17,8 @@ type sessionCall struct {
 	who session.Caller
 	ref session.Ref
 	in  edn.Value
-	// permitAny returns the error of a caller that may not use the sessions of others. Without
-	// one it records that all of them are used.
+	// permitAny returns an error if the caller may not use the sessions of other callers. Otherwise
+	// it records that all sessions are used.
 	permitAny func() *contract.Error
 }
 
@@ -147,14 +147,14 @@ func listSessions(ctx context.Context, c sessionCall) (edn.Value, *contract.Erro
 	return b.Map(), err
 }
 
-// keyOf returns the name of a variable, which JSON has as a text.
+// keyOf returns the name of a variable, which is a string in JSON.
 func keyOf(v edn.Value) string {
 	if k, ok := v.AsKeyword(); ok {
 		return k
 	}
 	s, ok := v.AsString()
 	if !ok {
-		return v.String() // malformed: the service says so
+		return v.String() // the service rejects it
 	}
 	return strings.TrimPrefix(s, ":")
 }
@@ -168,7 +168,7 @@ func allKeys(in edn.Value) (out []string) {
 	return out
 }
 
-// varsOf are the variables that a body writes.
+// varsOf returns the variables that a body sets.
 func varsOf(in edn.Value) (map[string]edn.Value, *contract.Error) {
 	if !in.HasKey("vars") {
 		return map[string]edn.Value{keyOf(in.Key("key")): in.Key("value")}, nil
@@ -223,8 +223,8 @@ func allVars(_ edn.Value, s session.Session, vars []session.Var) edn.Value {
 	return b.Map()
 }
 
-// auditedInput is the input of a session action as the audit log may have it: names
-// of variables, and no values.
+// auditedInput returns the input of a session action for the audit log: with the names of
+// variables, but not their values.
 func auditedInput(in edn.Value) edn.Value {
 	var b edn.MapBuilder
 	for _, key := range []string{"session/id", "session/version", "intent", "ttl-ms", "key", "keys", "after", "limit"} {
@@ -290,8 +290,7 @@ func (x *exchange) onSession(ctx context.Context, service *session.Service, a *A
 	return x.tokenOf(a, body, v)
 }
 
-// ownSession rejects a session action with a session token that is not about its
-// session.
+// ownSession rejects a session action with a session token for another session.
 func (x *exchange) ownSession(body edn.Value) *contract.Error {
 	if of := x.who.Session; of != "" && text(body, "session/id") != of {
 		return contract.Errorf("auth/forbidden", "the session token is for the session %s only", of).
@@ -300,8 +299,8 @@ func (x *exchange) ownSession(body edn.Value) *contract.Error {
 	return nil
 }
 
-// tokenOf adds a new token to the result of opening a session, if it was asked for, and
-// ends that of a deleted one.
+// tokenOf adds a new token to the result of opening a session, if requested, and revokes the token
+// of a deleted session.
 func (x *exchange) tokenOf(a *Action, body, result edn.Value) (edn.Value, *contract.Error) {
 	service, id := x.api.backend.Identity(), text(result, "session/id")
 	switch {

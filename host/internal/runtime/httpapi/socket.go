@@ -14,12 +14,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// socketAnswers is the time limit for checking whether a process listens on an
-// existing socket.
+// socketAnswers is the time limit for checking whether a process listens on an existing socket.
 const socketAnswers = time.Second
 
-// socket is a listener with its file. Close removes the file only if it is
-// still its own: another daemon may have bound the path since.
+// socket is a listener with its socket file. Close deletes the file only if it is still that of
+// this listener, because another daemon may have bound the path since.
 type socket struct {
 	*net.UnixListener
 	path string
@@ -34,7 +33,7 @@ func (s *socket) there() bool {
 
 // Close implements net.Listener.
 func (s *socket) Close() error {
-	own := s.there() // its inode is not reused while it is open
+	own := s.there() // checked first: the inode is not reused while it is open
 	err := s.UnixListener.Close()
 	if own {
 		_ = os.Remove(s.path)
@@ -82,8 +81,8 @@ func listenUnix(ctx context.Context, path string) (*socket, error) {
 	return s, nil
 }
 
-// answers reports whether a process listens on a socket. The socket of a
-// killed process refuses connections.
+// answers reports whether a process listens on a socket. The socket of a killed process refuses
+// connections.
 func answers(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, socketAnswers)
 	defer cancel()

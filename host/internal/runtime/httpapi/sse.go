@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reconnectAfter tells standard clients to wait 1 s before they reconnect, and
-// reconnectLater 3 s, as a field of the event shutdown.
+// reconnectAfter makes standard clients wait 1 s before they reconnect; reconnectLater, in the
+// event shutdown, 3 s.
 const (
 	reconnectAfter = "retry: 1000\n\n"
 	reconnectLater = "retry: 3000\n"
@@ -25,29 +25,30 @@ const (
 // defaultHeartbeat applies until the configuration is loaded.
 const defaultHeartbeat = 15 * time.Second
 
-// checkEvery is the interval at which an open stream checks the credential of its caller. With
-// the age of accounts that other hosts change too, a change counts within 1 s (AUTH-003).
+// checkEvery is the interval at which an open stream checks the credential of its caller. Together
+// with the maximum age of accounts that other hosts change, a change takes effect within 1 s
+// (AUTH-003).
 const checkEvery = 500 * time.Millisecond
 
 // eventStream writes the events of one run as server-sent events (RUN-040 to
 // RUN-044). Nothing is sent before the run is accepted, so a rejection is an
 // ordinary response. Events and heartbeats come from different goroutines.
 type eventStream struct {
-	stop func() // ends the reading of the events
+	stop func() // stops reading events
 	x    *exchange
-	form mediaType // of the data
+	form mediaType // format of the data of events
 	beat time.Duration
 
-	leaves []func() // its places among the streams
-	frames *frames  // those of the readers of its run
+	leaves []func() // release its places
+	frames *frames  // shared with the other readers of the run
 
 	mu       sync.Mutex
 	begun    bool
 	run      string
-	refused  *contract.Error // the run has too many readers
-	ended    *journal.Event  // the event with which the run was suspended: it waits for the response
+	refused  *contract.Error // set if the run has too many readers
+	ended    *journal.Event  // the event suspended, held back until the response is known
 	finished bool
-	err      error // of the connection
+	err      error // error of the connection
 	last     time.Time
 	quit     chan struct{}
 	quiet    sync.WaitGroup
@@ -85,7 +86,7 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 	return reply{sent: true}
 }
 
-// newStream creates the stream of a caller; leave releases its places.
+// newStream creates a stream for the caller and takes a place among its streams; leave releases it.
 func (x *exchange) newStream() (*eventStream, *contract.Error) {
 	form := typeJSON
 	switch format := x.r.URL.Query().Get("format"); format {
@@ -100,7 +101,8 @@ func (x *exchange) newStream() (*eventStream, *contract.Error) {
 	return s, s.enter(ofCaller, x.who.Name, x.settings.Limits.PrincipalSubscribers)
 }
 
-// enter takes a place among the streams of a caller or of a run.
+// enter takes a place among the streams of a caller or of a run. The error is
+// stream/too-many-subscribers.
 func (s *eventStream) enter(of streamsOf, name string, most int) *contract.Error {
 	p, leave, err := s.x.api.streams.enter(of, name, most)
 	if err != nil {
@@ -113,20 +115,20 @@ func (s *eventStream) enter(of streamsOf, name string, most int) *contract.Error
 	return nil
 }
 
-// leave gives its places back.
+// leave releases the places of the stream.
 func (s *eventStream) leave() {
 	for _, leave := range s.leaves {
 		leave()
 	}
 }
 
-// ofRun takes its place among the streams of a run.
+// ofRun takes a place among the streams of a run.
 func (s *eventStream) ofRun(run string) *contract.Error {
 	return s.enter(ofRun, run, s.x.settings.Limits.RunSubscribers)
 }
 
-// follow writes events that watch reads, of a recorded run or without one, until they
-// end, the reader is gone, or the server ends, which the event shutdown announces.
+// follow writes the events that watch reads until they end, the reader is gone, or the server shuts
+// down; in the last case it ends with the event shutdown. run may be empty.
 func (s *eventStream) follow(run string, watch func(context.Context) error) {
 	ctx, cancel := context.WithCancel(s.x.r.Context())
 	defer cancel()
@@ -141,12 +143,12 @@ func (s *eventStream) follow(run string, watch func(context.Context) error) {
 	case err == nil || s.err != nil || s.x.r.Context().Err() != nil:
 	case s.x.api.life.Err() != nil:
 		s.shutdown(run)
-	default: // the reader sees that the last event is missing
+	default: // the reader notices the missing last event
 		s.x.api.log.Error("events cannot be read", "path", s.x.r.URL.Path, "error", err)
 	}
 }
 
-// shutdown writes the last event of a stream whose run goes on in another daemon.
+// shutdown writes the event shutdown, the last one of a stream that can be continued later.
 func (s *eventStream) shutdown(run string) {
 	v := edn.MustMap(edn.K("event"), edn.K("shutdown"))
 	if run != "" {
@@ -155,8 +157,8 @@ func (s *eventStream) shutdown(run string) {
 	s.write(append([]byte(reconnectLater), s.frame("", "shutdown", v)...))
 }
 
-// showAct writes events of the run of an act. The one with which it is suspended is the
-// last and gets the response, as the event finished does.
+// showAct writes events of the run of an act. An event suspended is held back, because it is the
+// last one and gets the response.
 func (s *eventStream) showAct(events []journal.Event) error {
 	if last := events[len(events)-1]; last.Name == "suspended" {
 		s.ended, events = &last, events[:len(events)-1]
@@ -167,7 +169,7 @@ func (s *eventStream) showAct(events []journal.Event) error {
 	return s.show(events)
 }
 
-// show writes events of a run, all at once.
+// show writes events of a run in one write.
 func (s *eventStream) show(events []journal.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,14 +188,14 @@ func (s *eventStream) show(events []journal.Event) error {
 	return s.err
 }
 
-// encode returns the text of an event, with the response if it is the last of its run.
+// encode returns the text of an event, with the response if it has one or is the last of its run.
 func (s *eventStream) encode(e journal.Event) []byte {
 	v := e.Value()
 	if e.Name == "finished" || !e.Response.IsNil() {
 		v = v.AssocKey("response", e.Response)
 	}
 	id := ""
-	if e.Seq > 0 { // else it cannot be read again
+	if e.Seq > 0 { // otherwise it cannot be read again
 		id = e.Run + "." + strconv.Itoa(e.Seq)
 	}
 	return s.frame(id, e.Name, v)
@@ -211,7 +213,7 @@ func (x *exchange) beginStream(run string) {
 	x.w.WriteHeader(http.StatusOK)
 }
 
-// begin writes the headers. It needs mu.
+// begin writes the headers and starts the upkeep. The caller holds mu.
 func (s *eventStream) begin(run string) {
 	s.begun, s.run = true, run
 	s.x.beginStream(run)
@@ -222,7 +224,7 @@ func (s *eventStream) begin(run string) {
 // frame returns the text of one event.
 func (s *eventStream) frame(id, name string, v edn.Value) []byte {
 	data, _ := encode(v, s.form)
-	if data == nil { // two keys with the same name in JSON; only EDN can represent them
+	if data == nil { // two keys have the same name in JSON
 		collision := contract.Errorf("value/json-collision", "the event cannot be written as JSON: two keys of a map have the same name there").
 			WithHint("ask for ?format=edn")
 		data, _ = encode(formEnvelope.failure(collision).body, typeJSON)
@@ -232,13 +234,13 @@ func (s *eventStream) frame(id, name string, v edn.Value) []byte {
 		b.WriteString("id: " + id + "\n")
 	}
 	b.WriteString("event: " + name + "\ndata: ")
-	b.Write(data) // one line with its line end
+	b.Write(data) // one line, including its line end
 	b.WriteByte('\n')
 	return b.Bytes()
 }
 
-// write writes and flushes. It needs mu. A client that does not read in time
-// is disconnected (AUTH-033).
+// write writes and flushes. The caller holds mu. A client that does not read in time is
+// disconnected (AUTH-033).
 func (s *eventStream) write(frame []byte) {
 	if !s.check() {
 		return
@@ -257,11 +259,11 @@ func (s *eventStream) write(frame []byte) {
 	s.last = time.Now()
 }
 
-// errRevoked ends the stream of a caller whose credential is not valid any more.
+// errRevoked is the error of a stream whose caller's credential is no longer valid.
 var errRevoked = errors.New("the credential of the caller is not valid any more")
 
-// check reports whether the stream can be written to. It ends a stream whose caller has no valid
-// credential any more. It needs mu.
+// check reports whether the stream can be written to. It fails the stream if the credential of the
+// caller is no longer valid. The caller holds mu.
 func (s *eventStream) check() bool {
 	if s.err == nil && !s.x.holds(s.x.r.Context()) {
 		s.fail(errRevoked)
@@ -269,7 +271,7 @@ func (s *eventStream) check() bool {
 	return s.err == nil
 }
 
-// fail ends the stream: nothing more is written, and its events are not read any more. It needs mu.
+// fail stops the stream: nothing more is written, and no more events are read. The caller holds mu.
 func (s *eventStream) fail(err error) {
 	s.err = err
 	s.stop()
@@ -302,7 +304,7 @@ func (s *eventStream) upkeep() {
 	}
 }
 
-// stopUpkeep ends the checks and heartbeats; what is written afterwards needs no mu.
+// stopUpkeep stops the checks and heartbeats. Writes after it do not need mu.
 func (s *eventStream) stopUpkeep() {
 	close(s.quit)
 	s.quiet.Wait()

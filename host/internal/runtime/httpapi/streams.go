@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// streamsOf says whose streams are counted.
+// streamsOf selects whose streams are counted: those of a caller or of a run.
 type streamsOf string
 
 const (
@@ -30,7 +30,7 @@ type streamKey struct {
 // places are the open streams of a caller or of a run.
 type places struct {
 	n      int    // guarded by the lock of streams
-	frames frames // of a run
+	frames frames // of a run: texts shared by its readers
 }
 
 // open returns the number of open streams.
@@ -45,7 +45,8 @@ func (s *streams) open() (n int) {
 	return n
 }
 
-// enter takes a place among the streams of a caller or of a run; leave gives it back.
+// enter takes a place among the streams of a caller or of a run; leave releases it. The error is
+// stream/too-many-subscribers if there are most already; most 0 means unlimited.
 func (s *streams) enter(of streamsOf, name string, most int) (p *places, leave func(), err *contract.Error) {
 	key := streamKey{of, name}
 	s.mu.Lock()
@@ -69,7 +70,7 @@ func (s *streams) enter(of streamsOf, name string, most int) (p *places, leave f
 	}, nil
 }
 
-// change adds to the number of streams. It needs mu.
+// change adds by to the number of streams. The caller holds mu.
 func (s *streams) change(key streamKey, p *places, by int) {
 	p.n += by
 	p.frames.shared.Store(p.n > 1)
@@ -78,13 +79,13 @@ func (s *streams) change(key streamKey, p *places, by int) {
 	}
 }
 
-// keptFrames is the number of events whose texts are kept for the readers of a run: as
-// many as two pages of records have. They are not larger than their records, which are in
-// memory while the run goes on.
+// keptFrames is the number of events whose texts are kept for the readers of a run, as many as two
+// pages of records have. They are not larger than their records, which are in memory during the
+// run.
 const keptFrames = 64
 
-// frames keeps the texts of the last events of a run that has several readers, so that
-// each event is encoded once for all of them.
+// frames caches the texts of the last events of a run that has several readers, so that each event
+// is encoded once.
 type frames struct {
 	shared atomic.Bool // the run has several readers
 
@@ -97,7 +98,7 @@ type keptFrame struct {
 	text map[mediaType][]byte
 }
 
-// of returns the text of an event, which encode makes if it is not kept.
+// of returns the text of an event: the cached one, or the result of encode.
 func (f *frames) of(e journal.Event, form mediaType, encode func(journal.Event) []byte) []byte {
 	if e.Seq == 0 || !f.shared.Load() { // it is not recorded, or has one reader
 		return encode(e)

@@ -9,17 +9,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// runID is the form of the ids of runs.
+// runID is the form of a run id.
 var runID = regexp.MustCompile("^run_[0-9A-HJKMNP-TV-Z]{26}$")
 
-// paramForm is the form of a parameter in a path. A text of another form names
-// nothing, so the error is that of an object which does not exist.
+// paramForm is the form of a parameter in a path. A text that does not match cannot name an object,
+// so the error is that of a missing object.
 type paramForm struct {
 	form     *regexp.Regexp
 	missing  string // error type
 	expected string
 	hint     string
-	escapes  bool // it may have %XX; the others have one form
+	escapes  bool // may contain %XX
 }
 
 var ofRuns = paramForm{runID, "run/not-found", "the id of a run: run_ and 26 characters", "GET /v1/runs lists the runs", false}
@@ -35,13 +35,13 @@ var paramForms = map[string]paramForm{
 	"name": {regexp.MustCompile("^[A-Za-z0-9._-]{1,64}$"), "not-found", "the name of a plugin block", "the action plugin-list lists the plugins", false},
 }
 
-// readTarget checks the parameters in the path and the query, before anything is
-// looked up (HTTP-005).
+// readTarget checks the parameters in the path and the query before anything is looked up
+// (HTTP-005).
 func (x *exchange) readTarget() *contract.Error {
 	for name, value := range x.params {
 		p := paramForms[name]
 		if p.escapes {
-			value, _ = url.PathUnescape(value) // net/http has done it before
+			value, _ = url.PathUnescape(value) // net/http has checked it
 			x.params[name] = value
 		}
 		if !p.form.MatchString(value) {
@@ -52,7 +52,7 @@ func (x *exchange) readTarget() *contract.Error {
 	return x.readQuery()
 }
 
-// readQuery checks the query by the schema of the route.
+// readQuery validates the query with the schema of the route, and sets x.query.
 func (x *exchange) readQuery() *contract.Error {
 	if x.route.query == nil {
 		return nil

@@ -21,14 +21,14 @@ const (
 type Telemetry interface {
 	// Metrics returns all metrics as text of the media type typeMetrics.
 	Metrics() ([]byte, error)
-	// Diag returns the counts of the daemon by branch.
+	// Diag returns the counts of the daemon, as the body of GET /diag/telemetry has them.
 	Diag() edn.Value
 }
 
 // typeMetrics is the text format of Prometheus.
 const typeMetrics mediaType = "text/plain; version=0.0.4; charset=utf-8"
 
-// telemetryRoutes are the rows of the table about telemetry.
+// telemetryRoutes returns the routes of telemetry.
 func telemetryRoutes() []Route {
 	diag := Route{
 		Method: http.MethodGet, Path: "/diag/telemetry", Operation: OpReadDiag,
@@ -64,7 +64,7 @@ func telemetryRoutes() []Route {
 	}
 }
 
-// telemetryActions are the admin actions of telemetry.
+// telemetryActions returns the admin actions of telemetry.
 func telemetryActions() []Action {
 	words := func(names []string) string { return "[:enum :" + strings.Join(names, " :") + "]" }
 	return []Action{{

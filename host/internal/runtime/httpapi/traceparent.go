@@ -6,19 +6,19 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
 )
 
-// traceParentHeader has the trace context of the caller.
+// traceParentHeader is the request header with the trace context of the caller.
 const traceParentHeader = "Traceparent"
 
 // Outcomes of the trace context of a request.
 const (
 	TraceJoined    = "joined"
 	TraceMalformed = "malformed"
-	TraceAnonymous = "anonymous" // the caller has not identified itself
+	TraceAnonymous = "anonymous" // the caller is not identified
 )
 
-// traceParent returns the trace context that the run of the request joins; empty: none
-// (HTTP-011). A malformed one, and that of a caller without credentials, is ignored and
-// counted.
+// traceParent returns the trace context that the run of the request joins; empty: none (HTTP-011).
+// A malformed one, and that of an anonymous caller, is ignored. The outcome is counted once per
+// request.
 func (x *exchange) traceParent() string {
 	all := x.r.Header.Values(traceParentHeader)
 	if len(all) == 0 {

@@ -13,22 +13,22 @@ import (
 
 // TrailQuery selects rows of the audit trail.
 type TrailQuery struct {
-	After string    // a cursor; empty: from the oldest row on
-	Until time.Time // rows from then on are left out; zero: none is
+	After string    // cursor; empty: from the oldest row
+	Until time.Time // only rows before this time; zero: all
 	Limit int
 }
 
 // Trail is a page of the audit trail.
 type Trail struct {
 	Rows   []edn.Value
-	Cursor string // behind the rows
-	More   bool   // there are more now
+	Cursor string // position after the rows
+	More   bool   // further rows exist
 }
 
-// typeLines has a JSON value per line.
+// typeLines is the media type of JSON lines: one JSON value per line.
 const typeLines mediaType = "application/x-ndjson"
 
-// cursorHeader has the cursor behind the rows of a response.
+// cursorHeader is the response header with the cursor after the rows.
 const cursorHeader = "Ferment-Cursor"
 
 // trailEntries are the keys of a TrailQuery.
@@ -39,7 +39,7 @@ const trailEntries = `[:after {:optional true :doc "a cursor; default: from the 
 
 const trailLimit = 1000
 
-// trailRoutes are the routes of the audit trail.
+// trailRoutes returns the routes of the audit trail.
 func trailRoutes() []Route {
 	return []Route{{
 		Method: http.MethodGet, Path: "/v1/admin/audit", Operation: policy.AuditTrail, text: typeLines,
@@ -93,7 +93,7 @@ func InJSON(row edn.Value) edn.Value {
 	return edn.MustMap(edn.K("seq"), row.Key("seq"), edn.K("edn"), edn.Text(row.String()))
 }
 
-// trailInJSON returns the result of the action of the trail as JSON can have it.
+// trailInJSON returns the result of the action audit in a form that JSON can represent.
 func trailInJSON(result edn.Value) edn.Value {
 	var rows []edn.Value
 	for row := range result.Key("rows").Elems() {
@@ -102,7 +102,7 @@ func trailInJSON(result edn.Value) edn.Value {
 	return result.AssocKey("rows", edn.Vector(rows...))
 }
 
-// recordTrail records that a caller reads the trail.
+// recordTrail records that a caller reads the audit trail, unless it only follows new rows.
 func (x *exchange) recordTrail(control Control, in edn.Value, rows []edn.Value, err *contract.Error) {
 	if err == nil && follows(in, rows) {
 		return
@@ -117,12 +117,12 @@ func (x *exchange) recordTrail(control Control, in edn.Value, rows []edn.Value, 
 	})
 }
 
-// followed is the age of rows up to which reading them is following the trail.
+// followed is the maximum age of rows for which reading them counts as following.
 const followed = 2 * time.Minute
 
-// follows reports whether a request only follows the trail: it is ready to wait, and what it
-// gets is new. Its record would be what it waits for. Reading what is older is recorded,
-// with a wait as well.
+// follows reports whether a request only follows the trail: it waits for rows, and all rows that it
+// gets are new. It is not recorded, because its record would be the row that it waits for. Reading
+// older rows is always recorded.
 func follows(in edn.Value, rows []edn.Value) bool {
 	return waits(in) && !slices.ContainsFunc(rows, func(row edn.Value) bool {
 		at, _ := row.Key("at").AsInst()
@@ -130,7 +130,7 @@ func follows(in edn.Value, rows []edn.Value) bool {
 	})
 }
 
-// waits reports whether a request is ready to wait for a row.
+// waits reports whether a request waits for rows.
 func waits(in edn.Value) bool { return intOr(in, "wait-ms", 0) > 0 }
 
 // readTrail reads a page for the query or the action of the trail.
@@ -141,7 +141,7 @@ func readTrail(ctx context.Context, c Control, in edn.Value) (Trail, *contract.E
 	return c.Trail(ctx, TrailQuery{After: text(in, "after"), Until: until, Limit: int(intOr(in, "limit", trailLimit))})
 }
 
-// trailActions are the admin actions of the audit trail.
+// trailActions returns the admin actions of the audit trail.
 func trailActions() []Action {
 	return []Action{{
 		Name: "audit", Reads: true, Doc: "the audit trail: who did what, oldest first, and the cursor for later rows",

@@ -9,10 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// net/http answers malformed requests itself, in plain text, before any
-// handler runs. Those responses are replaced by typed errors. No response of
-// this package can be mistaken for one: none is plain text, and both formats
-// escape line ends.
+// net/http answers malformed requests itself, in plain text, before a handler runs. These responses
+// are replaced by typed errors. Responses of this package cannot be mistaken for them: none is
+// plain text, and both formats escape line ends.
 const (
 	refusedBegin = "HTTP/1.1 "
 	refusedRest  = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
@@ -23,8 +22,8 @@ const (
 	inClear = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 )
 
-// typed returns the replacement for a response that net/http writes in one
-// call; nil for text to send unchanged.
+// typed returns the replacement for a response that net/http writes in one call; nil if text should
+// be sent unchanged.
 func typed(text []byte) []byte {
 	if err := unreadable(text); err != nil {
 		return lastAnswer(err)
@@ -68,8 +67,8 @@ func unreadable(text []byte) *contract.Error {
 		WithHint("send a request line, headers of name and value, an empty line")
 }
 
-// lastAnswer returns a complete response for a request that was not read. The
-// connection is closed after it.
+// lastAnswer returns a complete HTTP response for a request that was not read. The connection must
+// be closed after it.
 func lastAnswer(err *contract.Error) []byte {
 	r := formPlain.failure(err)
 	body, _ := encode(r.body, typeJSON)

@@ -41,7 +41,7 @@ const (
 	namesEntry    = `[:set [:or :keyword [:string {:min 1 :max 128}]]]`
 )
 
-// identityActions are the actions on users, roles and tokens.
+// identityActions returns the admin actions on users, roles and tokens.
 func identityActions() []Action {
 	grants := []string{"set-password", "unlock-user", "grant-role"}
 	onUser := func(name, doc, more string, do func(context.Context, identityCall) (identity.User, *contract.Error)) Action {
@@ -122,7 +122,7 @@ func identityActions() []Action {
 	}
 }
 
-// userValue returns a user as data, without its password.
+// userValue returns a user as EDN, without its password.
 func (c identityCall) userValue(u identity.User, dry bool) edn.Value {
 	status := "active"
 	if u.Locked {
@@ -191,7 +191,7 @@ func createUser(ctx context.Context, c identityCall) (edn.Value, *contract.Error
 	return c.userValue(u, false), nil
 }
 
-// names returns a set of names, nil if there is none.
+// names returns the members of a set of names; nil if the key is missing.
 func names(in edn.Value, key string, full func(string) string) []string {
 	if !in.HasKey(key) {
 		return nil
@@ -235,7 +235,7 @@ func listRoles(ctx context.Context, c identityCall) (edn.Value, *contract.Error)
 	return edn.MustMap(edn.K("roles"), edn.Vector(out...)), nil
 }
 
-// listKnownRoles returns the roles that can be granted, by name.
+// listKnownRoles returns the roles that can be granted, sorted by name.
 func listKnownRoles(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
 	created, err := c.Roles(ctx)
 	if err != nil {
@@ -244,7 +244,7 @@ func listKnownRoles(ctx context.Context, c identityCall) (edn.Value, *contract.E
 	var out []edn.Value
 	for _, role := range c.set.Known {
 		if !policy.Grantable(role) {
-			continue // callers have them or not by themselves
+			continue // not granted: depends only on the caller
 		}
 		source := "configuration"
 		if slices.Contains(policy.BuiltinRoles(), role) {
@@ -259,7 +259,7 @@ func listKnownRoles(ctx context.Context, c identityCall) (edn.Value, *contract.E
 	return edn.MustMap(edn.K("roles"), edn.Vector(out...)), nil
 }
 
-// createdRole returns a created role as data.
+// createdRole returns a created role as EDN.
 func createdRole(r identity.Role) edn.Value {
 	var b edn.MapBuilder
 	b.Key("role", edn.K(r.Name))
@@ -317,7 +317,8 @@ func listTokens(ctx context.Context, c identityCall) (edn.Value, *contract.Error
 	return edn.MustMap(edn.K("tokens"), edn.Vector(out...)), err
 }
 
-// onIdentity admits an action on users, roles and tokens.
+// onIdentity returns the call of an action on users, roles or tokens; an error if a limited
+// credential may not execute it.
 func (x *exchange) onIdentity(a *Action, body edn.Value) (identityCall, *contract.Error) {
 	if a.Grants && x.who.Narrow != nil {
 		return identityCall{}, contract.Errorf("auth/forbidden",

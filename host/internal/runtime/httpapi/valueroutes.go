@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// valueRoutes are the routes of what recorded runs name by hash.
+// valueRoutes returns the routes of values that runs refer to by hash.
 func valueRoutes() []Route {
 	return []Route{{
 		Method: http.MethodGet, Path: "/v1/values/{hash}", Operation: OpReadRuns, failed: formEnvelope,
@@ -32,7 +32,7 @@ func valueRoutes() []Route {
 	}}
 }
 
-// replayRoute executes a finished run once more.
+// replayRoute returns a route that executes a finished run again.
 func replayRoute(path string) Route {
 	return Route{
 		Method: http.MethodPost, Path: path, Operation: OpReplayRuns,

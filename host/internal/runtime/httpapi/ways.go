@@ -12,7 +12,7 @@ import (
 // runCommand matches a quoted command on runs in a hint.
 var runCommand = regexp.MustCompile(`"ferment runs (\w+)(?: (run_[0-9A-Z]{26}))?[^"]*"`)
 
-// runWays maps commands on runs to requests that do the same.
+// runWays maps commands on runs to the equivalent requests.
 var runWays = map[string]string{
 	"list":   "GET /v1/runs",
 	"show":   "GET /v1/runs/{id}",
@@ -21,8 +21,8 @@ var runWays = map[string]string{
 	"resume": "POST /v1/runs/{id}/resume",
 }
 
-// overHTTP returns the error with a hint that names requests instead of commands. run
-// is the id of the run that the request is about; it may be empty.
+// overHTTP returns err with a hint that names requests instead of commands. run is the id of the
+// run of the request; it may be empty.
 func overHTTP(err *contract.Error, run string) *contract.Error {
 	hint := runCommand.ReplaceAllStringFunc(err.Hint, func(command string) string {
 		parts := runCommand.FindStringSubmatch(command)
@@ -38,8 +38,8 @@ func overHTTP(err *contract.Error, run string) *contract.Error {
 	return err.WithHint(hint)
 }
 
-// wrongPart is the error of a part of a request outside its body: where it is, what was
-// expected there and what was found.
+// wrongPart returns an invalid-request error for a part of a request outside its body: its place,
+// what was expected and what was found.
 func wrongPart(where, expected, found, format string, args ...any) *contract.Error {
 	return contract.Errorf("invalid-request", format, args...).
 		WithWhere("at", edn.K(where)).WithDetail("expected", edn.Text(expected)).WithDetail("got", edn.Text(truncate(found, 200)))

@@ -26,11 +26,11 @@ func (l *Loaded) ActConfig() act.Config {
 	}
 }
 
-// Reach returns the names of the plugins that an act may call, as far as that
-// is known before it runs. For an act that would be rejected it is empty.
+// Reach returns the names of the plugins that an act may call, as far as that can be determined
+// before it runs. For an act that would be rejected it is empty.
 func (l *Loaded) Reach(a act.Act) map[string]bool {
 	reached := map[string]bool{}
-	ids, _ := act.Reach(l.ActConfig(), a) // the error is reported when the act is started
+	ids, _ := act.Reach(l.ActConfig(), a) // starting the act reports the error
 	for _, id := range ids {
 		if c, ok := l.Generation.Registry.Capability(id); ok {
 			reached[c.Plugin] = true

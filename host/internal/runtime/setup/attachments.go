@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// attachments reads the attach records of the plugins that run already.
+// attachments reads the attach records of the plugins that are already running, by plugin name.
 func attachments(o Options) (map[string]plugins.Attachment, error) {
 	if len(o.Attached) == 0 {
 		return nil, nil

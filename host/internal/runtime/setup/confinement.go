@@ -16,7 +16,7 @@ func (l *Loaded) Confinement(p plugins.Plugin) *plugin.Confinement {
 	return &c
 }
 
-// ConfinementValue returns a confinement as an EDN value; nil for nil.
+// ConfinementValue returns a confinement as an EDN map; the EDN nil for nil.
 func ConfinementValue(c *plugin.Confinement) edn.Value {
 	if c == nil {
 		return edn.Nil()

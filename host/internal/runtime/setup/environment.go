@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Environment holds what plugins need to start: the private directory of their sockets, the reaper,
-// which outlives this process, and the cache of descriptions.
+// Environment holds the resources that plugins need to start: the private directory of their
+// sockets, the reaper process, which outlives this process, and the cache of descriptions.
 type Environment struct {
 	Runtime   *rundir.Dir
 	Reaper    *launch.Reaper
@@ -21,8 +21,8 @@ type Environment struct {
 	Describer *plugin.Describer
 }
 
-// Prepare creates the environment and removes the runtime directories of hosts that were killed.
-// The error is an *EnvironmentError.
+// Prepare creates the environment and deletes the runtime directories of hosts that were killed.
+// The error is an *EnvironmentError. The caller must close the environment.
 func Prepare(o Options) (*Environment, error) {
 	base := rundir.Base(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
 	if _, err := rundir.Sweep(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -39,15 +39,15 @@ func Prepare(o Options) (*Environment, error) {
 	return e, nil
 }
 
-// Close releases the environment of a host whose processes have ended. The
-// directory is closed first, because the reaper waits for its lock.
+// Close releases the environment. All plugin processes must have ended. The directory is closed
+// first, because the reaper waits for its lock.
 func (e *Environment) Close() {
 	_ = e.Runtime.Close()
 	_ = e.Reaper.Close()
 }
 
-// WithoutCache returns a copy of the environment whose describer ignores the
-// cache.
+// WithoutCache returns a copy of the environment whose describer ignores the file cache. It shares
+// all other resources, so only the original must be closed.
 func (e *Environment) WithoutCache() *Environment {
 	fresh := *e
 	fresh.Describer = plugin.NewDescriber(cacheDir(), e.Runtime, e.Reaper, e.Host)
@@ -55,8 +55,8 @@ func (e *Environment) WithoutCache() *Environment {
 	return &fresh
 }
 
-// cacheDir returns the directory of cached plugin descriptions, which are
-// needed before the data directory is known. Empty means in memory only.
+// cacheDir returns the directory of cached plugin descriptions, which are needed before the data
+// directory is known. Empty: they are cached in memory only.
 func cacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {

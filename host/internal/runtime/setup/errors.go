@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// InvalidConfigError reports a configuration with errors.
+// InvalidConfigError is the error for a configuration with errors, which are its Diagnostics.
 type InvalidConfigError struct {
 	Config *config.Config
 }
@@ -36,7 +36,7 @@ type EnvironmentError struct {
 	Err error
 }
 
-// Error names the operation.
+// Error implements error.
 func (e *EnvironmentError) Error() string { return e.Op + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.

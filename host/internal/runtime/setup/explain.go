@@ -10,13 +10,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Binder explains how a call of an intent would be bound. CapID pins the first
-// candidate; empty pins none. streamed selects a call whose answer is read as
-// a stream.
+// Binder explains how a call of an intent would be bound. capID pins the first candidate; empty
+// pins none. streamed selects a call whose answer is read as a stream.
 type Binder func(intent, capID string, streamed bool) (dispatch.Explanation, error)
 
-// Bind is the Binder of a configuration without a running host: every
-// candidate is ready, and only declared figures are known.
+// Bind is the Binder of a configuration without a running host: it treats every candidate as ready,
+// and uses only declared figures.
 func (l *Loaded) Bind(intent, capID string, streamed bool) (dispatch.Explanation, error) {
 	layer := l.Generation.Policies.For(intent)
 	p, err := layer.Resolve()
@@ -27,9 +26,9 @@ func (l *Loaded) Bind(intent, capID string, streamed bool) (dispatch.Explanation
 	return d.Explain(p, intent, capID, streamed), nil
 }
 
-// Explain returns the candidates for an intent in order, the rejected ones
-// with reasons, and the effective policy, each with its place in the
-// configuration (BIND-006).
+// Explain returns the candidates for an intent in order, the rejected ones with reasons, and the
+// effective policy, each with its position in the configuration (BIND-006). The error is not-found
+// for an unknown intent, and cap/not-found for an unknown capID.
 func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.Value, error) {
 	reg := l.Generation.Registry
 	in, ok := reg.Intent(intent)
@@ -109,8 +108,8 @@ func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
 	return edn.MustMap(edn.K("role"), edn.K(role), edn.K("role/rule"), edn.K(rule), edn.K("layers"), edn.Vector(all...))
 }
 
-// routingOf returns how acts of an intent are routed under each profile; nil if
-// they never are.
+// routingOf returns how acts of an intent are routed under each routing profile; nil if they are
+// not routed.
 func (l *Loaded) routingOf(intent string) edn.Value {
 	profiles := l.Generation.Routing.Explain(intent)
 	if len(profiles) == 0 {
@@ -135,8 +134,8 @@ func (l *Loaded) routingOf(intent string) edn.Value {
 	return edn.Vector(all...)
 }
 
-// rulesOf adds the prompt role and the model key under which a language model serves an
-// intent, and the rules that determine them (RTE-003).
+// rulesOf adds the prompt role and the model key with which the language model id serves an intent,
+// and the rules that determine them (RTE-003). It adds nothing for other capabilities.
 func (l *Loaded) rulesOf(b *edn.MapBuilder, in *registry.Intent, id string) {
 	c, ok := l.Generation.Registry.Capability(id)
 	if !ok || c.Kind != registry.ModelKind {
@@ -185,8 +184,7 @@ func (l *Loaded) rejected(x dispatch.Explanation) edn.Value {
 	return edn.Vector(all...)
 }
 
-// known adds the plugin of a capability, the place that declares it, and its
-// figures.
+// known adds the plugin of a capability, the position that declares it, and its figures.
 func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
 	reg := l.Generation.Registry
 	plugin, where := "", ""
@@ -202,7 +200,7 @@ func (l *Loaded) known(b *edn.MapBuilder, x dispatch.Explanation, id string) {
 	}
 }
 
-// originText names the layer that set a value, with its place.
+// originText returns the layer that set a value, with its position.
 func originText(o policy.Origin) string {
 	if o.Where != "" {
 		return o.Source.String() + ", " + o.Where

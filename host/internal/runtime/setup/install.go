@@ -15,24 +15,24 @@ import (
 
 // InstallWish selects what to install.
 type InstallWish struct {
-	Path    string // absolute; a program or an archive
-	Program string // in the archive; empty: the only one
+	Path    string // absolute path of a program or an archive
+	Program string // path in the archive; empty: the only executable file
 	// Name and Version, if both are set, identify the program. Otherwise the
 	// program is started and described.
 	Name, Version string
 }
 
-// Install puts a program into the plugin store: the one of the data directory
-// if there is a configuration, else the one of the user. Installing does not
-// approve a program; the lock file does.
+// Install installs a program in the plugin store: that of the data directory if there is a
+// configuration, else that of the user. It does not approve the program; the lock file does. The
+// errors are those of install.Store.Add, of the description, or an *EnvironmentError.
 func Install(ctx context.Context, o Options, wish InstallWish) (install.Installed, error) {
 	lookup := o.Env
 	if lookup == nil {
 		lookup = os.LookupEnv
 	}
 	dataDir := ""
-	// Errors of the configuration are ignored: it may refer to the program
-	// that is about to be installed.
+	// Errors of the configuration are ignored, because it may refer to the program that is about to
+	// be installed.
 	if cfg, _ := config.Load(ctx, o.Config, config.Options{
 		Dir:         o.Dir,
 		Env:         o.Env,
@@ -79,7 +79,7 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 	return got, nil
 }
 
-// identify describes a program without configuration.
+// identify returns the description of a program without a configuration.
 func (e *Environment) identify(ctx context.Context, program string) (plugin.Described, error) {
 	q := e.Describer.Ask(plugin.DefaultSettings("the new plugin", program))
 	defer q.Close()

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 )
 
-// JudgeStates returns the judges of the configuration in the state that their
-// files record, without a host that measures them.
+// JudgeStates returns the states of the judges of the configuration at now, from their calibration
+// files.
 func (l *Loaded) JudgeStates(now time.Time) []rescore.Status {
 	reg, used := l.Generation.Registry, l.Generation.JudgesInUse()
 	var out []rescore.Status
@@ -22,7 +22,8 @@ func (l *Loaded) JudgeStates(now time.Time) []rescore.Status {
 }
 
 // JudgesDue returns the judges in use that must be measured again: those that have anchors and a
-// record that has expired or expires soon. name selects one judge; empty: all.
+// record that has expired or expires soon. name selects one judge; empty: all. The error means that
+// a record cannot be read.
 func (l *Loaded) JudgesDue(name string, now time.Time) ([]*registry.Judge, error) {
 	var out []*registry.Judge
 	for _, used := range l.Generation.JudgesInUse() {

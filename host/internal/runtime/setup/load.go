@@ -17,51 +17,49 @@ import (
 
 // Options selects what to load.
 type Options struct {
-	// Config is a configuration file or directory; empty selects the one that
-	// files.Find returns.
+	// Config is a configuration file or directory; empty selects the one that files.Find returns.
 	Config string
-	// Profile overrides FERMENT_PROFILE and the configuration; empty keeps
-	// theirs.
+	// Profile overrides FERMENT_PROFILE and the configuration; empty overrides nothing.
 	Profile string
-	// Key keys the hashes of secrets, so that a rotated secret appears in a
-	// diff of loads with the same key.
+	// Key is the key of the hashes of secrets. Loads with the same key show a rotated secret in
+	// their diff.
 	Key []byte
 	// Dir is the base of a relative Config.
 	Dir string
 	// Version is the version of the host.
 	Version string
-	// Env looks up environment variables.
+	// Env looks up environment variables; nil: os.LookupEnv.
 	Env func(string) (string, bool)
-	// NoStart keeps Load from starting plugins without a cached description,
-	// OnlyLocked those that are not in the lock file.
+	// NoStart prevents Load from starting plugins that have no cached description; OnlyLocked
+	// prevents it for plugins that are not in the lock file.
 	NoStart    bool
 	OnlyLocked bool
 	// Advise is config.Options.Advise.
 	Advise bool
 	// Lockfile selects how the lock file is applied.
 	Lockfile Lockfile
-	// mayStart selects plugins whose lock file entries are being written.
+	// mayStart reports whether a plugin may be started because its lock file entry is being
+	// written.
 	mayStart func(plugin string) bool
-	// Attached maps the block labels of plugins that run already to the files
-	// that they wrote with FERMENT_ATTACH.
+	// Attached maps the names of plugins that are already running to the files that they wrote
+	// because of FERMENT_ATTACH.
 	Attached map[string]string
-	// Asking, if set, is called from one goroutine with the name of each
-	// plugin before Load describes it, and with "" after the answer.
+	// Asking, if set, is called with the name of each plugin before Load describes it, and with ""
+	// afterwards, always from one goroutine.
 	Asking func(plugin string)
 }
 
-// Loaded is a configuration with counts of how its plugins were described.
+// Loaded is a loaded configuration, with counts of how its plugins were described.
 type Loaded struct {
 	*config.Config
 	cached, started, unchecked int
-	recorded                   bool // by LoadRecorded
+	recorded                   bool // loaded by LoadRecorded
 
 	protocol sync.Once
-	packaged edn.Value // the protocol package, built at the first use
+	packaged edn.Value // the protocol package, created on first use
 }
 
-// Find returns a plugin of the configuration by name. The error is not-found
-// with the nearest name.
+// Find returns the plugin with a name. The error is not-found and suggests the most similar name.
 func (l *Loaded) Find(name string) (plugins.Plugin, *contract.Error) {
 	var names []string
 	for _, p := range l.Plugins {
@@ -75,9 +73,9 @@ func (l *Loaded) Find(name string) (plugins.Plugin, *contract.Error) {
 	return plugins.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
 }
 
-// Load reads the configuration and everything that it refers to. Problems of
-// the configuration are in its diagnostics; the error is one of the
-// environment.
+// Load loads the configuration and everything that it refers to. Problems of the configuration are
+// in its diagnostics; Generation is nil if there are errors. The error is an *EnvironmentError, the
+// cause of ctx, or that of an attached plugin.
 func Load(ctx context.Context, o Options) (*Loaded, error) {
 	env, err := Prepare(o)
 	if err != nil {
@@ -87,7 +85,7 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 	return LoadIn(ctx, o, env)
 }
 
-// LoadIn is Load in an existing environment.
+// LoadIn is Load with an existing environment.
 func LoadIn(ctx context.Context, o Options, env *Environment) (*Loaded, error) {
 	d := &describer{
 		noStart:   o.NoStart,
@@ -124,8 +122,9 @@ func LoadIn(ctx context.Context, o Options, env *Environment) (*Loaded, error) {
 	return loaded, nil
 }
 
-// LoadRecorded reads the configuration for a replay. recorded holds the recorded descriptions of
-// plugins by name. No plugin is started, and their programs need not exist.
+// LoadRecorded loads the configuration for a replay. recorded holds the recorded descriptions by
+// plugin name. No plugin is started, and the programs need not exist. The error is import/invalid
+// for a description that is not valid, or the cause of ctx.
 func LoadRecorded(ctx context.Context, o Options, recorded map[string]edn.Value) (*Loaded, error) {
 	all := make(map[string]contract.Description, len(recorded))
 	for name, v := range recorded {
@@ -167,7 +166,7 @@ func (l *Loaded) Descriptions() map[string]edn.Value {
 	return all
 }
 
-// Summary returns one line about a configuration without errors.
+// Summary returns one line of text about a configuration without errors.
 func (l *Loaded) Summary() string {
 	var plugins []string
 	for _, part := range []struct {
@@ -199,8 +198,8 @@ func fileNames(files []*diag.Source) []string {
 	return names
 }
 
-// describer answers the loader from the description cache, and starts programs
-// that are not in it. Not safe for concurrent use.
+// describer implements plugins.Describer with the description cache, and starts programs that are
+// not in it. It is not safe for concurrent use.
 type describer struct {
 	noStart   bool
 	asks      *plugin.Describer
@@ -214,8 +213,8 @@ var (
 	_ plugins.Hasher    = (*describer)(nil)
 )
 
-// Hash implements plugins.Hasher: loader and supervisor share one read of a
-// program.
+// Hash implements plugins.Hasher. The loader and the supervisor share one cache, so a program is
+// read once.
 func (d *describer) Hash(program string, files []string) (string, error) {
 	return d.asks.HashProgram(program, files)
 }
@@ -257,8 +256,8 @@ func (d *describer) Describe(ctx context.Context, p plugins.Plugin, cfg edn.Valu
 	return got.Description, nil
 }
 
-// killed reports whether a process crashed while it was described, rather than
-// failed. Such a description is retried once.
+// killed reports whether a process was killed by a signal while it was described. Such a
+// description is retried once.
 func killed(err error) bool {
 	if errors.Is(err, contract.OfType("runtime/crashed")) {
 		return true
@@ -267,7 +266,7 @@ func killed(err error) bool {
 	return errors.As(err, &e) && e.Type == "runtime/start-failed" && e.Details.HasKey("signal")
 }
 
-// how is the way in which a plugin was described; the costliest way counts.
+// how is the way in which a plugin was described. If there are several, the highest value counts.
 type how int
 
 const (

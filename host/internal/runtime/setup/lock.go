@@ -19,15 +19,14 @@ import (
 // Lockfile selects how a host applies the lock file.
 type Lockfile string
 
-// The values of Lockfile.
+// Values of Lockfile.
 const (
 	// LockfileChecked starts the programs that the file approves, and in
 	// non-strict profiles also programs that it does not list.
 	LockfileChecked Lockfile = ""
 	// LockfileReadonly starts only programs that match the file exactly.
 	LockfileReadonly Lockfile = "readonly"
-	// LockfileShown reports differences and blocks nothing; it is for commands
-	// that only read.
+	// LockfileShown reports all differences as warnings; it is for commands that only read.
 	LockfileShown Lockfile = "shown"
 )
 
@@ -41,41 +40,42 @@ func (l Lockfile) locking() lock.Mode {
 	return lock.Checked
 }
 
-// LockWish selects what to do with the lock file.
+// LockWish selects what Lock writes.
 type LockWish struct {
-	// Check writes nothing.
+	// Check computes the outcome without writing.
 	Check bool
-	// Approve names the one plugin whose entry is written, whatever it
-	// requests. Empty: all plugins, except those that request more than their
-	// entry has.
+	// Approve is the name of the only plugin whose entry is written, even if it requests more than
+	// its old entry has. Empty: all plugins, unless one requests more than its entry has.
 	Approve string
 }
 
 // LockChange is the change of one plugin's entry.
 type LockChange struct {
 	Plugin  string
-	Change  string // added, updated, unchanged, kept, removed, refused
+	Change  string // "added", "updated", "unchanged", "kept", "removed" or "refused"
 	Version string
 	// Differences between the entry and the plugin.
 	Differences []lock.Difference
-	Note        string // why an entry was kept, or what was left out
+	Note        string // why an entry was kept, or which parts were left out
 }
 
 // LockOutcome is the result of Lock.
 type LockOutcome struct {
-	Path    string // of the lock file
-	Name    string // the same as it is printed
+	Path    string // path of the lock file
+	Name    string // the path for display
 	Changed bool   // the content of the file changed, or would change
 	Plugins []LockChange
 }
 
-// Refused returns the changes that need an approval.
+// Refused returns the changes that require an approval.
 func (o *LockOutcome) Refused() []LockChange {
 	return slices.DeleteFunc(slices.Clone(o.Plugins), func(c LockChange) bool { return c.Change != "refused" })
 }
 
-// Lock describes the plugins, bypassing the cache, and writes the lock file.
-// If a plugin requests more than its entry has, nothing is written.
+// Lock describes the plugins without the cache, and writes the lock file. If a plugin requests more
+// than its entry has, nothing is written, the error is nil, and Refused of the outcome is not
+// empty. The error is an *InvalidConfigError, an *EnvironmentError, or that of an unknown plugin or
+// an invalid lock file.
 func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
 	env, err := Prepare(o)
 	if err != nil {
@@ -86,7 +86,7 @@ func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
 	return LockIn(ctx, o, env, wish)
 }
 
-// LockIn is Lock in an environment whose describer ignores the cache.
+// LockIn is Lock with an environment whose describer ignores the cache.
 func LockIn(ctx context.Context, o Options, env *Environment, wish LockWish) (*LockOutcome, error) {
 	o.Lockfile = LockfileShown
 	o.mayStart = func(name string) bool { return wish.Approve == "" || wish.Approve == name }
@@ -126,7 +126,7 @@ func LockIn(ctx context.Context, o Options, env *Environment, wish LockWish) (*L
 	return out, nil
 }
 
-// errRefused prevents a write; the outcome has the reasons.
+// errRefused prevents the write; the outcome has the reasons.
 var errRefused = fmt.Errorf("a plugin asks for more than was approved")
 
 // check computes the outcome without writing.
@@ -143,12 +143,12 @@ func (o *LockOutcome) check(change func(lock.File, bool, error) (lock.File, erro
 	if err != nil {
 		return err
 	}
-	have, _ := os.ReadFile(o.Path) // a missing file differs from every other
+	have, _ := os.ReadFile(o.Path) // a missing file differs from any content
 	o.Changed = !bytes.Equal(want, have)
 	return nil
 }
 
-// merge returns the new content of the file.
+// merge returns the new content of the lock file, and sets Plugins.
 func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (lock.File, error) {
 	o.Plugins = nil
 	next := lock.File{}
@@ -195,7 +195,7 @@ func (o *LockOutcome) merge(c *config.Config, old lock.File, wish LockWish) (loc
 	return next, nil
 }
 
-// renew replaces an entry.
+// renew updates the entry of a plugin in next, and sets the change.
 func (o *LockOutcome) renew(
 	p plugins.Plugin, entry lock.Plugin, change *LockChange, next lock.File, wish LockWish,
 ) lock.File {
@@ -236,9 +236,10 @@ func absence(p plugins.Plugin) string {
 	return "it has no description"
 }
 
-// LockPlatform adds the hashes of programs for another platform to existing
-// entries. A target without a plugin applies to every plugin whose program has
-// the name of the file. No program is started.
+// LockPlatform adds the hashes of programs for another platform to existing entries. A target
+// without a plugin applies to every plugin whose program has the same file name. No program is
+// started. The error is invalid-request for a platform that is not valid, not-found for a target
+// without a plugin, and config/lock for a plugin without an entry.
 func LockPlatform(ctx context.Context, o Options, platform string, targets []Target) (*LockOutcome, error) {
 	if !lock.ValidPlatform(platform) {
 		return nil, contract.Errorf("invalid-request", "%q is not a platform: expected OS/ARCH, such as linux/arm64",
@@ -304,8 +305,8 @@ func LockPlatform(ctx context.Context, o Options, platform string, targets []Tar
 
 // Target is a program for another platform.
 type Target struct {
-	Plugin string // empty: those whose program has the name of the file
-	File   string // absolute
+	Plugin string // empty: plugins whose program has the same file name
+	File   string // absolute path
 }
 
 // runs returns the names of the plugins that a target applies to.
@@ -320,7 +321,7 @@ func (l *Loaded) runs(t Target) []string {
 	return names
 }
 
-// programName returns the name of a program without directory and .exe.
+// programName returns the file name of a program without .exe.
 func programName(path string) string {
 	name := filepath.Base(path)
 	if filepath.Ext(name) == ".exe" {
@@ -329,8 +330,7 @@ func programName(path string) string {
 	return name
 }
 
-// named returns an error unless the configuration has a described plugin of
-// that name.
+// named returns an error unless the configuration has a described plugin with the name.
 func (l *Loaded) named(name string) error {
 	p, err := l.Find(name)
 	switch {
@@ -349,8 +349,7 @@ func shownPath(dir, path string) string {
 	return path
 }
 
-// lockReadError is the error for a lock file that cannot be read, so not
-// changed.
+// lockReadError returns the error for a lock file that cannot be read.
 func lockReadError(err error) error {
 	if wrong, ok := err.(*lock.DecodeError); ok {
 		return wrong.Typed().WithHint("correct the file, or remove it and run \"ferment plugin lock\"")
@@ -358,7 +357,7 @@ func lockReadError(err error) error {
 	return &EnvironmentError{"change the lock file", err}
 }
 
-// lockWriteError is the error for a failed write; the old file is intact.
+// lockWriteError returns the error for a failed write; the old file is intact.
 func lockWriteError(err error) error {
 	switch err.(type) {
 	case *contract.Error, *EnvironmentError:
@@ -367,7 +366,7 @@ func lockWriteError(err error) error {
 	return &EnvironmentError{"write the lock file", err}
 }
 
-// Value returns the outcome as an EDN value.
+// Value returns the outcome as an EDN map.
 func (o *LockOutcome) Value() edn.Value {
 	plugins := make([]edn.Value, len(o.Plugins))
 	for i, c := range o.Plugins {
@@ -401,7 +400,7 @@ func (l *Loaded) LockedVersion(name string) string {
 	return entry.Version
 }
 
-// Locked returns the lock state of a plugin as an EDN keyword name.
+// Locked returns the lock state of a plugin as the name of an EDN keyword.
 func Locked(p plugins.Plugin) string {
 	if p.Lock == lock.StateUnknown {
 		return "unknown"

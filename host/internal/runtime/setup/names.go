@@ -15,17 +15,17 @@ import (
 // Names lists the names that a configuration defines, sorted.
 type Names struct {
 	Plugins, Capabilities, Intents []string
-	HostIntents                    []string // that the host serves itself
+	HostIntents                    []string // intents that the host serves itself
 }
 
-// KnownNames reads the names of a configuration from its files and from cached
-// descriptions, within a time limit. It starts no program. What is invalid or
-// takes too long is left out.
+// KnownNames returns the names in the configuration files and in cached descriptions, within a time
+// limit. It starts no program and returns no error: names that are invalid or take too long are
+// missing.
 func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	// A cached description is found by the hash of its program. If hashing
-	// exceeds the time limit, the names from the files are returned.
+	// Cached descriptions are found by the hash of the program. If hashing exceeds the time limit,
+	// only the names in the files are returned.
 	described := make(chan *config.Config, 1)
 	go func() {
 		d := &describer{
@@ -46,7 +46,7 @@ func KnownNames(ctx context.Context, o Options, within time.Duration) Names {
 	}
 }
 
-// read loads without the lock file check: names are not secret.
+// read loads the configuration without checking the lock file, because names are not secret.
 func (o Options) read(ctx context.Context, d *describer) *config.Config {
 	opts := config.Options{Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version, OnlyLocked: true}
 	if d != nil {

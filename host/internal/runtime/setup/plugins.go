@@ -9,7 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Condition returns the state of a plugin in the configuration as one word.
+// Condition returns the condition of a plugin in the configuration as one word: "disabled",
+// "missing", "changed", "escalated", "unchecked", "unusable", "optional" or "required".
 func (l *Loaded) Condition(p plugins.Plugin) string {
 	switch {
 	case !p.Enabled:
@@ -41,8 +42,8 @@ func (l *Loaded) Provided(name string) []string {
 	return ids
 }
 
-// Absent lists the capabilities that a plugin would provide if it were enabled
-// and described, under the ids that plans use.
+// Absent returns the capabilities that a plugin would provide if it were enabled and described,
+// under the ids that plans use.
 func (l *Loaded) Absent(name string) []string {
 	reg := l.Generation.Registry
 	return slices.DeleteFunc(reg.Absences(), func(id string) bool {
@@ -51,7 +52,8 @@ func (l *Loaded) Absent(name string) []string {
 	})
 }
 
-// Startable returns the plugins to start, with their supervisor settings.
+// Startable returns the plugins to start, with their supervisor settings including secrets. The
+// error is an *EnvironmentError if a secret cannot be read.
 func (l *Loaded) Startable() ([]plugins.Plugin, []plugin.Settings, error) {
 	var plugins []plugins.Plugin
 	var wanted []plugin.Settings
@@ -69,7 +71,7 @@ func (l *Loaded) Startable() ([]plugins.Plugin, []plugin.Settings, error) {
 	return plugins, wanted, nil
 }
 
-// Routes maps capability ids to the plugins that serve them.
+// Routes returns the plugins that serve capabilities, by capability id.
 func (l *Loaded) Routes() map[string]plugin.Route {
 	unusable := map[string]*contract.Error{}
 	for _, p := range l.Plugins {

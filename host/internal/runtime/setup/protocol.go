@@ -13,10 +13,9 @@ import (
 // ProtocolVersion is the format version of the protocol package.
 const ProtocolVersion = 1
 
-// Protocol returns the protocol package of the configuration: intents,
-// schemas, prompts, policies, routing and errors (PRM-007). It contains no
-// file positions, so equivalent configurations give equal packages. The hash
-// under :hash covers everything else.
+// Protocol returns the protocol package of the configuration: intents, schemas, prompts, policies,
+// routing and errors (PRM-007). It contains no file positions, so equivalent configurations give
+// equal packages. Its :hash covers all other keys.
 func (l *Loaded) Protocol() edn.Value {
 	l.protocol.Do(func() { l.packaged = l.protocolPackage() })
 	return l.packaged
@@ -43,7 +42,7 @@ func (l *Loaded) protocolPackage() edn.Value {
 	return v.AssocKey("hash", edn.Text(edn.Hash(v)))
 }
 
-// intents returns all intents, implied ones included.
+// intents returns all intents, including implied ones.
 func (l *Loaded) intents() edn.Value {
 	reg := l.Generation.Registry
 	var all edn.MapBuilder
@@ -116,8 +115,8 @@ func prompts(book *prompt.Book, packs []build.LanguagePack) edn.Value {
 		allowed.Set(keywordOrNil(role), edn.Keywords(keys...))
 	}
 	b.Key("allowed", allowed.Map())
-	// Language packs that do not ship with the host affect how texts are
-	// judged, so they are part of the protocol.
+	// Language packs that are not part of the host affect how texts are judged, so they are part of
+	// the protocol.
 	if len(packs) > 0 {
 		for _, p := range packs {
 			languages.Key(p.Language, edn.Text(p.Hash))
@@ -127,8 +126,8 @@ func prompts(book *prompt.Book, packs []build.LanguagePack) edn.Value {
 	return b.Map()
 }
 
-// policies returns the effective policy per intent, and the limits and rules
-// that apply to all.
+// policies returns the effective policy of each intent, and the limits and rules that apply to all
+// intents.
 func (l *Loaded) policies() edn.Value {
 	g := l.Generation
 	var intents edn.MapBuilder
@@ -136,7 +135,7 @@ func (l *Loaded) policies() edn.Value {
 		layer := g.Policies.For(id)
 		effective, err := layer.Resolve()
 		if err != nil {
-			continue // refused when the configuration was read
+			continue // rejected when the configuration was loaded
 		}
 		intents.Key(id, policyRows(effective.Explain()))
 	}
@@ -148,8 +147,8 @@ func (l *Loaded) policies() edn.Value {
 	)
 }
 
-// policyRows groups rows by field; a field with values from several layers has
-// all of them.
+// policyRows groups rows by field. A field with values from several layers has a vector of all of
+// them.
 func policyRows(rows []policy.Row) edn.Value {
 	values := map[string][]edn.Value{}
 	for _, r := range rows {
@@ -227,16 +226,17 @@ func errorCatalogue() edn.Value {
 // PromptQuestion selects the prompt to compose.
 type PromptQuestion struct {
 	Intent string
-	// Role overrides the role rules; empty applies them. Capability is the
-	// model to compose for; empty: the first language model among the
-	// candidates, else one without a role.
+	// Role overrides the role rules; empty applies them. Capability is the model for which the
+	// prompt is composed; empty: the first language model among the candidates, or, if there is
+	// none, a model without a role.
 	Role, Capability string
-	// Input is the input of the call, nil for none.
+	// Input is the input of the call; the EDN nil: no input.
 	Input edn.Value
 }
 
-// Prompt composes the prompt of a language model with the layers it consists
-// of (PRM-005). No model is called.
+// Prompt composes the prompt of a language model and returns it with its layers (PRM-005). No model
+// is called. The error is not-found for an unknown intent or role, and cap/not-found for an unknown
+// capability.
 func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	reg, book := l.Generation.Registry, l.Generation.Prompts
 	in, ok := reg.Intent(q.Intent)
@@ -296,8 +296,8 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 	return b.Map(), nil
 }
 
-// Prompts composes the prompt of every intent with a role under every role
-// with a layer, without an input.
+// Prompts composes the prompts of every intent that has a role, under every role that has a layer,
+// without an input.
 func (l *Loaded) Prompts() ([]edn.Value, error) {
 	reg := l.Generation.Registry
 	var all []edn.Value
@@ -316,7 +316,7 @@ func (l *Loaded) Prompts() ([]edn.Value, error) {
 	return all, nil
 }
 
-// promptTarget returns the capability to compose for; nil if there is none.
+// promptTarget returns the capability for which the prompt is composed; nil if there is none.
 func (l *Loaded) promptTarget(q PromptQuestion) *registry.Capability {
 	reg := l.Generation.Registry
 	if q.Capability != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CheckProtocol returns an error of type protocol/invalid if v, which was read
-// from the named file, is not a protocol package as it was exported.
+// CheckProtocol checks that v, which was read from file, is an exported protocol package. The error
+// is protocol/invalid.
 func CheckProtocol(file string, v edn.Value) error {
 	said, _ := v.Key("hash").AsString()
 	if !v.IsMap() || said == "" {
@@ -35,7 +35,7 @@ func ProtocolChanges(before, after edn.Value) []edn.Value {
 	return changes(nil, nil, before.Dissoc(edn.K("hash")), after.Dissoc(edn.K("hash")))
 }
 
-// changes compares maps key by key, everything else as a whole.
+// changes compares maps key by key, and all other values as a whole.
 func changes(rows, path []edn.Value, before, after edn.Value) []edn.Value {
 	if edn.Equal(before, after) {
 		return rows

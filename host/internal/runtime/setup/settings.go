@@ -47,7 +47,7 @@ func Settings(p plugins.Plugin) plugin.Settings {
 			Timeout:    p.Swap.Timeout,
 		},
 	}
-	if p.Described && p.Attached == "" { // see describer.Describe
+	if p.Described && p.Attached == "" { // the description of an attached plugin was modified
 		s.Described = p.Description.Value()
 	}
 	return s

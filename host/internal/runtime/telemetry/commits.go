@@ -29,7 +29,7 @@ var (
 	batchBounds  = prometheus.ExponentialBuckets(1, 2, commitBuckets)
 )
 
-// buckets counts values up to the bounds of a histogram, each value once.
+// buckets counts values by histogram bucket; a value above the last bound is not counted.
 type buckets [commitBuckets]uint64
 
 func (b *buckets) add(bounds []float64, v float64) {
@@ -51,7 +51,7 @@ func (b *buckets) upTo(bounds []float64) map[float64]uint64 {
 	return out
 }
 
-// Add counts a transaction with its records and the bytes that it added.
+// Add counts a transaction with its number of records, the bytes that it added, and its duration.
 func (c *Commits) Add(records, size int, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,21 +64,21 @@ func (c *Commits) Add(records, size int, took time.Duration) {
 	c.batches.add(batchBounds, float64(records))
 }
 
-// AddDamage counts a damaged place that was found.
+// AddDamage counts a damaged place of the journal.
 func (c *Commits) AddDamage() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.damaged++
 }
 
-// Damaged returns the number of damaged places that were found.
+// Damaged returns the number of damaged places that were counted.
 func (c *Commits) Damaged() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.damaged
 }
 
-// Value returns the counts as data.
+// Value returns the counts as an EDN map. Durations are in microseconds.
 func (c *Commits) Value() edn.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()

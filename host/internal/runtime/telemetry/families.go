@@ -22,28 +22,28 @@ type Family struct {
 	Labels []string
 	Help   string
 
-	// OTel is the name that an OpenTelemetry collector gets, if the conventions have one;
-	// else it follows from Name.
+	// OTel is the name for an OpenTelemetry collector, if the semantic conventions define one;
+	// otherwise it is derived from Name.
 	OTel string
-	// Whole: the values are numbers, not durations.
+	// Whole reports that the values of a histogram are numbers, not durations.
 	Whole bool
 
-	of     tally.Name // of what is counted from records
+	of     tally.Name // name in the counts of records
 	source source
 }
 
-// source is where the values of a family come from.
+// source is the origin of the values of a family.
 type source uint8
 
 const (
-	fromOwners  source = iota // samples of their owners
-	fromRecords               // counts of a meter
-	fromJournal               // a Commits
+	fromOwners  source = iota // Owner.Samples
+	fromRecords               // Owner.Counts
+	fromJournal               // Commits
 )
 
-// families lists every metric that the daemon has of its own (TEL-004). Labels are
-// names of the configuration or of the catalogue of errors, or one of a fixed set of
-// words; anything else is the label tally.Other.
+// families describes every metric that the daemon defines (TEL-004). The values of labels are names
+// of the configuration, types of the error catalogue, or words of a fixed set; all other values are
+// replaced by tally.Other.
 var families = []Family{
 	{Name: "ferment_acts_total", Kind: Counter, Labels: []string{"intent", "status"}, of: tally.Acts, source: fromRecords,
 		Help: "Acts that ended, by status; rejected ones never became a run."},

@@ -12,35 +12,35 @@ import (
 	"time"
 )
 
-// foldAbove equal lines are written per foldWindow, then one line with the
-// number of the others (TEL-001).
+// Of equal lines, foldAbove are written per foldWindow, and then one line with the number of the
+// others (TEL-001).
 const (
 	foldAbove  = 10
 	foldWindow = time.Second
 )
 
-// varying lists the fields that are ignored when lines are compared: they say when and
-// where something happened, not what.
+// varying lists the fields that are ignored when lines are compared, because they differ between
+// occurrences of the same event.
 var varying = []string{keyTime, "calls", "generation", "node", "pid", "run", "span", "took", "trace"}
 
-// folder forwards JSON lines and folds those that repeat too fast. Audit lines
-// are never folded.
+// folder writes JSON lines and folds equal lines that repeat too fast. Audit lines are never
+// folded.
 type folder struct {
 	mu     sync.Mutex
 	out    io.Writer
 	levels *Levels
-	bursts map[string]*burst // of the last foldWindow
+	bursts map[string]*burst // by key, during their window
 }
 
 // burst counts equal lines in one window.
 type burst struct {
 	written int
-	held    int    // lines that were not written
-	last    []byte // the last of them
+	held    int    // number of lines that were not written
+	last    []byte // the last line that was not written
 	end     *time.Timer
 }
 
-// Write implements io.Writer for one line.
+// Write implements io.Writer. It must be called with one line.
 func (f *folder) Write(written []byte) (int, error) {
 	line := hide(written)
 	key, ok, shown := f.read(line)
@@ -77,13 +77,14 @@ func (f *folder) expire(key string, b *burst) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.bursts[key] != b {
-		return // flushed
+		return // flush has ended the window
 	}
 	delete(f.bursts, key)
 	f.count(b)
 }
 
-// count writes the last held line with the number of held lines. It needs mu.
+// count writes the last held line with the number of held lines, if there are any. The caller holds
+// mu.
 func (f *folder) count(b *burst) {
 	if b.held == 0 {
 		return
@@ -93,7 +94,7 @@ func (f *folder) count(b *burst) {
 	_, _ = f.out.Write(line) // a line that cannot be written is lost
 }
 
-// flush ends all windows.
+// flush ends all windows and writes their counts.
 func (f *folder) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,16 +105,15 @@ func (f *folder) flush() {
 	}
 }
 
-// read returns the key that equal lines share; ok is false for lines that are not
-// folded, and shown for those below the level of their module. Audit lines are always
-// written.
+// read returns the key that equal lines share. ok is false for a line that must not be folded;
+// shown is false for a line below the level of its module. Audit lines are always shown.
 func (f *folder) read(line []byte) (key string, ok, shown bool) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(line, &fields) != nil || strings.HasSuffix(string(fields[keyModule]), `.audit"`) {
 		return "", false, true
 	}
 	var name, level string
-	_ = json.Unmarshal(fields[keyModule], &name) // hclog has written them
+	_ = json.Unmarshal(fields[keyModule], &name) // written by hclog, so always valid
 	_ = json.Unmarshal(fields[keyLevel], &level)
 	if !f.levels.shows(name, level) {
 		return "", false, false

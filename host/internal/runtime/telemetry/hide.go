@@ -8,12 +8,12 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
-// suspicious is what a line has that may have a secret; most lines have none of it.
+// suspicious matches lines that may contain a secret. Most lines do not match and are not parsed.
 var suspicious = regexp.MustCompile(`(?i)passw|passphrase|secret|token|authorization|cookie|credential|api[-_]?key|access[-_]?key|` +
 	`private[-_ ]key|dsn|bearer |basic |://[^"\s/]*@|\b(?:sk|pk|rk)-|gh[opusr]_|akia|xox[abprs]-|fmt_`)
 
-// hide returns a JSON line without the values that are secrets by their name or their
-// form (TEL-001).
+// hide returns a JSON line in which values that are secrets by their name or form are replaced
+// (TEL-001).
 func hide(line []byte) []byte {
 	if !suspicious.Match(line) {
 		return line
@@ -29,7 +29,7 @@ func hide(line []byte) []byte {
 	}
 	out, err := json.Marshal(fields)
 	if err != nil {
-		return []byte("{}\n") // cannot be: they were read from JSON
+		return []byte("{}\n") // does not occur: the fields were read from JSON
 	}
 	return append(out, '\n')
 }

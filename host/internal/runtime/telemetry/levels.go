@@ -18,7 +18,7 @@ type Levels struct {
 	by   map[string]string
 }
 
-// Set replaces all levels. They are names such as "info".
+// Set replaces the level of the log and the levels of modules, which are names such as "info".
 func (l *Levels) Set(base string, by map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *Levels) Now() (base string, by map[string]string) {
 	return l.base, l.by
 }
 
-// apply has the logger build the lines that any module shows. It needs mu.
+// apply sets the logger to the lowest level that any module needs. The caller holds mu.
 func (l *Levels) apply() {
 	lowest := hclog.LevelFromString(l.base)
 	for _, level := range l.by {
@@ -60,8 +60,8 @@ func (l *Levels) apply() {
 	l.log.SetLevel(lowest)
 }
 
-// moduleOf returns the module of a logger's name, such as "plugin" of
-// "ferment.plugin.x", and "host" of the host's own.
+// moduleOf returns the module in the name of a logger: "plugin" for "ferment.plugin.x", and "host"
+// for "ferment".
 func moduleOf(name string) string {
 	_, below, ok := strings.Cut(name, ".")
 	if !ok {
@@ -71,7 +71,7 @@ func moduleOf(name string) string {
 	return module
 }
 
-// shows reports whether a line of a logger is written.
+// shows reports whether a line of the named logger is written at a level.
 func (l *Levels) shows(name, level string) bool {
 	base, by := l.Now()
 	if own, ok := by[moduleOf(name)]; ok {

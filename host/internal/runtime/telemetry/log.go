@@ -17,9 +17,9 @@ import (
 // timeFormat is the time format of JSON lines.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// NewLog returns a logger that writes to out: aligned text, or a JSON object
-// per line. levels are its levels, info for all of it at first. flush writes the
-// pending counts; it must be called once, after the last line.
+// NewLog returns a logger that writes to out: aligned text if text is set, else one JSON object per
+// line. levels controls its levels, which start at info. flush writes the counts of folded lines;
+// it must be called once, after the last line.
 func NewLog(out io.Writer, text bool) (log hclog.Logger, levels *Levels, flush func()) {
 	if text {
 		out = textWriter{out}
@@ -36,7 +36,7 @@ func NewLog(out io.Writer, text bool) (log hclog.Logger, levels *Levels, flush f
 	return levels.log, levels, f.flush
 }
 
-// The keys of a line that hclog writes.
+// Keys of a line that hclog writes.
 const (
 	keyLevel   = "@level"
 	keyMessage = "@message"
@@ -44,7 +44,7 @@ const (
 	keyTime    = "@timestamp"
 )
 
-// textWriter formats JSON lines for people.
+// textWriter converts JSON lines to text for people.
 type textWriter struct{ out io.Writer }
 
 func (w textWriter) Write(line []byte) (int, error) {
@@ -58,8 +58,8 @@ func (w textWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Text formats a line for people: time, level, part of the host, message, and
-// the other fields.
+// Text formats the fields of a JSON line for people: time, level, module, message, and the other
+// fields.
 func Text(fields map[string]any) string {
 	take := func(key string) string {
 		v, _ := fields[key].(string)
@@ -85,8 +85,8 @@ func Text(fields map[string]any) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// value formats the value of a field. Text that is ambiguous, or that contains
-// control characters, is quoted.
+// value formats the value of a field. Text that is empty or contains white space, quotes or control
+// characters is quoted.
 func value(v any) string {
 	text, ok := v.(string)
 	if !ok {

@@ -19,35 +19,34 @@ type Sample struct {
 	Value  float64
 }
 
-// Owner provides the data that metrics read at each scrape. Its methods are safe for concurrent
+// Owner provides the values that Metrics reads at each scrape. Its methods are safe for concurrent
 // use.
 type Owner interface {
 	// Counts returns the counts of records since the start; nil before the start.
 	Counts() *tally.Counts
 	// Samples returns the values of families that are not counted from records.
 	Samples() []Sample
-	// Known reports whether a value of the label intent, capability, gate or type is
-	// in the configuration or in the catalogue of errors.
+	// Known reports whether the value of a label (intent, capability, gate or type) is in the
+	// configuration or in the catalogue of errors.
 	Known(label, value string) bool
 }
 
-// Metrics are the metrics of a daemon in the format of Prometheus. Its methods are
-// safe for concurrent use.
+// Metrics collects the metrics of a daemon in the format of Prometheus. Its methods are safe for
+// concurrent use.
 type Metrics struct {
 	owner    Owner
 	registry *prometheus.Registry
-	max      int // series of one family
+	max      int // maximum number of series of a family
 	descs    map[string]*prometheus.Desc
 	commits  *Commits
 
 	mu sync.Mutex
-	// shown are the series of each family so far. They stay when others come, so that
-	// no counter falls because its series became one with others.
+	// shown holds the series of each family that were reported so far. They are kept when others
+	// are added, so that no counter decreases because its series was merged into tally.Other.
 	shown map[string]map[tally.Key]bool
 }
 
-// NewMetrics returns the metrics of an owner and of the transactions of its journal. A family has
-// at most maxSeries series.
+// NewMetrics returns the metrics of owner and commits. A family has at most maxSeries series.
 func NewMetrics(owner Owner, commits *Commits, maxSeries int) *Metrics {
 	m := &Metrics{
 		owner: owner, commits: commits, registry: prometheus.NewRegistry(), max: maxSeries,
@@ -60,8 +59,8 @@ func NewMetrics(owner Owner, commits *Commits, maxSeries int) *Metrics {
 	return m
 }
 
-// SetMaxSeries changes the maximum number of series of a family. Series that were reported already
-// stay.
+// SetMaxSeries changes the maximum number of series of a family. Series that were already reported
+// are kept.
 func (m *Metrics) SetMaxSeries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,11 +135,11 @@ func valueType(f *Family) prometheus.ValueType {
 	return prometheus.GaugeValue
 }
 
-// powers are the upper bounds of the buckets of a histogram, as powers of two of a
-// millisecond.
+// powers are the upper bounds of the buckets of a histogram, as exponents of 2; the unit is a
+// millisecond, or 1 for a Whole family.
 var powers = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18}
 
-// records sends the series of one family that is counted from records.
+// records sends the series of a family that is counted from records.
 func (m *Metrics) records(f *Family, counts *tally.Counts, to chan<- prometheus.Metric) {
 	labels := func(k tally.Key) []string { return k.Labels[:len(f.Labels)] }
 	switch {
@@ -182,8 +181,9 @@ func (m *Metrics) records(f *Family, counts *tally.Counts, to chan<- prometheus.
 	}
 }
 
-// label returns the labels under which a series is shown: names that are not known,
-// and series above the limit, under tally.Other. A series has a number of lines.
+// label returns the labels under which a series is reported. Unknown names, and series above the
+// limit, are reported as tally.Other. lines is the number of lines of the series, which count
+// against the limit.
 func (m *Metrics) label(f *Family, k tally.Key, lines int) tally.Key {
 	for i, label := range f.Labels {
 		switch label {
@@ -214,8 +214,8 @@ func (m *Metrics) label(f *Family, k tally.Key, lines int) tally.Key {
 	return k
 }
 
-// Reasons counts events by a word, such as the cause of a restart. The zero value is empty; it is
-// safe for concurrent use.
+// Reasons counts events by a word, such as the cause of a restart. The zero value is ready to use.
+// It is safe for concurrent use.
 type Reasons struct {
 	mu sync.Mutex
 	n  map[string]int64
@@ -247,7 +247,7 @@ func (r *Reasons) Expect(reasons ...string) {
 	}
 }
 
-// All returns the counts.
+// All returns a copy of the counts by reason.
 func (r *Reasons) All() map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -51,8 +51,8 @@ func (m *Metrics) Metrics() ([]Metric, error) {
 	return out, nil
 }
 
-// exported returns the name and the unit of a family in OpenTelemetry: words are divided
-// by points, and the unit is not in the name.
+// exported returns the name and the unit of a family in OpenTelemetry: words are separated by dots,
+// and the unit is not part of the name.
 func (f *Family) exported() (name, unit string) {
 	name = strings.TrimSuffix(strings.TrimPrefix(f.Name, "ferment_"), "_total")
 	unit = "1"
@@ -74,7 +74,8 @@ func (f *Family) exported() (name, unit string) {
 	return f.OTel, unit
 }
 
-// attributes are the attributes of labels; others have the label behind "ferment.".
+// attributes maps labels to attributes of the semantic conventions. Other labels get the prefix
+// "ferment.".
 var attributes = map[string]string{
 	"capability": spans.AttrCapability,
 	"direction":  spans.AttrTokenType,

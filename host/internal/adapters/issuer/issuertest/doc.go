@@ -1,3 +1,3 @@
-// Package issuertest runs an OpenID Connect issuer for tests: a whole server that speaks
-// TLS with a certificate of its own authority, logs people in, and makes tokens.
+// Package issuertest runs an OpenID Connect issuer for tests: a complete server with TLS and its
+// own certificate authority that logs users in and issues tokens.
 package issuertest

@@ -81,7 +81,7 @@ func (x *Issuer) middleware(next http.Handler) http.Handler {
 	})
 }
 
-// cached is a response with another header Cache-Control than that of its handler.
+// cached is a ResponseWriter that replaces the header Cache-Control of its handler.
 type cached struct {
 	http.ResponseWriter
 	header string
@@ -142,7 +142,8 @@ func (x *Issuer) Login(subject string, groups ...string) string {
 	return got.Token
 }
 
-// Claims returns the claims of a token that is valid now, with changes; nil removes one.
+// Claims returns the claims of a token that is valid at now, with changes; a nil value removes a
+// claim.
 func (x *Issuer) Claims(now time.Time, change map[string]any) map[string]any {
 	out := map[string]any{
 		"iss": x.URL, "aud": x.Audience, "sub": "ann", "iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix(),
@@ -160,7 +161,8 @@ func (x *Issuer) Sign(claims map[string]any) string {
 	return Sign(x.t, jose.RS256, key, id, claims)
 }
 
-// Sign returns a token with claims, signed with any key.
+// Sign returns a token with claims, signed with the given key, which need not be that of the
+// issuer.
 func Sign(t testing.TB, algorithm jose.SignatureAlgorithm, key any, id string, claims map[string]any) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: key, KeyID: id}}, nil)
@@ -174,7 +176,7 @@ func Sign(t testing.TB, algorithm jose.SignatureAlgorithm, key any, id string, c
 	return text
 }
 
-// certificate returns a certificate for 127.0.0.1 that confirms itself, and its PEM.
+// certificate returns a self-signed certificate for 127.0.0.1, and its PEM.
 func certificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -8,11 +8,10 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/dirlock"
 )
 
-// stageName is the prefix of a tree that is not in its place yet.
+// stageName is the prefix of the name of a tree that is not published yet.
 const stageName = ".new-"
 
-// stageAge is the minimal age of an abandoned stage. It covers the moment in
-// which a new stage is not locked yet.
+// stageAge is the minimum age of an abandoned stage. A younger stage may not be locked yet.
 const stageAge = time.Minute
 
 // newStage creates an empty directory for a tree and locks it until release is
@@ -30,8 +29,8 @@ func newStage(trees string) (dir string, release func(), err error) {
 	return dir, held, nil
 }
 
-// sweep removes the stages of killed installations: those that are older than
-// before and not locked.
+// sweep deletes the stages of killed installations: those that are older than before and not
+// locked.
 func sweep(trees string, before time.Time) {
 	left, _ := filepath.Glob(filepath.Join(trees, stageName+"*"))
 	for _, dir := range left {

@@ -21,10 +21,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of an installation.
+// Limits of an installation. MaxEntries and MaxDepth are the numbers of entries and of nested
+// directories in an archive.
 const (
-	MaxArchive = 512 << 20 // bytes of an archive or a program
-	MaxTotal   = 1 << 30   // bytes of all files of an archive
+	MaxArchive = 512 << 20 // bytes of an archive, or of a program without one
+	MaxTotal   = 1 << 30   // bytes of all files in an archive
 	MaxEntries = 10_000
 	MaxDepth   = 32
 	MaxPath    = 1024 // bytes of a name in an archive
@@ -36,16 +37,16 @@ var (
 	referenceOf = regexp.MustCompile(`^store:([^@]*)@(.*)$`)
 )
 
-// Store is a list of directories. The first one receives installations.
+// Store is a list of directories. The first one receives installations; all are searched.
 type Store struct{ dirs []string }
 
-// Open returns the store in these directories, which need not exist.
+// Open returns the store in these directories, which need not exist. Empty names are ignored.
 func Open(dirs ...string) Store {
 	return Store{dirs: slices.DeleteFunc(slices.Clone(dirs), func(d string) bool { return d == "" })}
 }
 
-// Dirs returns the store directories of a host: below its data directory, and
-// that of the user. env looks up environment variables.
+// Dirs returns the store directories of a host: the one below its data directory, and that of the
+// user. env looks up environment variables.
 func Dirs(dataDir string, env func(string) (string, bool)) []string {
 	var dirs []string
 	if dataDir != "" {
@@ -78,15 +79,15 @@ func ParseReference(text string) (name, version string, ok bool, err error) {
 // Installed is a program in a store.
 type Installed struct {
 	Name, Version string
-	Hash          string // of the program
-	Program       string // absolute
-	Known         bool   // it was installed already
+	Hash          string // hash of the program
+	Program       string // absolute path of the program
+	Known         bool   // it was already installed
 }
 
 // record is the content of the file for a name and a version.
 type record struct {
-	tree    string // "b3:.."
-	program string // below the tree, with slashes
+	tree    string // hash of the tree, "b3:.."
+	program string // path below the tree, with slashes
 	hash    string
 }
 
@@ -130,8 +131,8 @@ func readRecord(path string) (record, error) {
 	return r, nil
 }
 
-// Resolve finds a program by name and version. It does not verify the content;
-// the lock file does.
+// Resolve returns the program with a name and version. The error is not-found if it is not
+// installed. Its content is not verified; the lock file does that.
 func (s Store) Resolve(name, version string) (Installed, error) {
 	for _, dir := range s.dirs {
 		r, err := readRecord(recordPath(dir, name, version))
@@ -172,18 +173,19 @@ func (s Store) versions(name string) []string {
 
 // Source is a program to install.
 type Source struct {
-	Path string // a program, or an archive of one
-	// Program names the program in an archive; empty: the only executable file.
+	Path string // path of a program, or of an archive with one
+	// Program is the path of the program in an archive; empty: the only executable file.
 	Program string
-	// Identify returns the name and version of the program. It is called once,
-	// before anything is installed, with the path of the unpacked program.
+	// Identify returns the name and version of the program. It is called once, before anything is
+	// installed, with the path of the unpacked program.
 	Identify func(ctx context.Context, program string) (name, version string, err error)
 }
 
-// Add installs a program in the first directory of the store. If the same program is installed
-// already, it returns that installation. The error is import/conflict if the name and version are
-// installed with another content, input/invalid if one of them cannot be used, and invalid-request
-// if the store has no directory.
+// Add installs a program in the first directory of the store. If the same program is already
+// installed under the name and version, it returns that installation. The error is import/conflict
+// if they are installed with other content, input/invalid if one of them or the archive is not
+// valid, not-found if the archive lacks Source.Program, and invalid-request if the store has no
+// directory.
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
 		return Installed{}, contract.Errorf("invalid-request",
@@ -229,7 +231,7 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	return s.publish(dir, stage, name, version, r)
 }
 
-// publish moves a sealed tree to its place, then writes the record of its name.
+// publish moves a sealed tree to its final place, and then writes the record of its name.
 func (s Store) publish(dir, stage, name, version string, r record) (Installed, error) {
 	out := Installed{
 		Name:    name,
@@ -272,8 +274,8 @@ func (s Store) publish(dir, stage, name, version string, r record) (Installed, e
 	return out, nil
 }
 
-// place moves a sealed tree to its place. An existing tree is kept, unless its
-// content has changed since; then it is replaced.
+// place moves a sealed tree to its final place. An existing tree is kept, unless its content has
+// changed; then it is replaced.
 func place(stage, at string, r record) error {
 	err := os.Rename(stage, at)
 	if err == nil {
@@ -322,7 +324,7 @@ func hashTree(dir string) (string, error) {
 	return nameOf(parts), err
 }
 
-// part is one file of a tree; nameOf hashes all of them.
+// part is one file of a tree; nameOf combines the parts to the hash of the tree.
 type part struct {
 	path       string
 	executable bool
@@ -338,7 +340,8 @@ func nameOf(parts []part) string {
 	return edn.Hash(edn.Vector(values...))
 }
 
-// choose selects the program among the files of an archive.
+// choose returns the path of the program among the files of an archive. The error is not-found for
+// a wanted file that does not exist.
 func choose(files []file, wanted string) (string, error) {
 	var can, all []string
 	for _, f := range files {
@@ -365,7 +368,7 @@ func choose(files []file, wanted string) (string, error) {
 		strings.Join(can[:min(len(can), 8)], ", ")).WithHint("name the one that is the plugin with --program")
 }
 
-// seal hashes a tree and makes it read-only.
+// seal hashes a tree and makes its files read-only.
 func seal(stage string, files []file, program string) (record, error) {
 	r := record{program: program}
 	var parts []part
@@ -397,7 +400,7 @@ func seal(stage string, files []file, program string) (record, error) {
 	return r, err
 }
 
-// hashFile hashes a file and syncs it to disk.
+// hashFile syncs a file and returns the hash of its content.
 func hashFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -414,7 +417,7 @@ func hashFile(path string) (string, error) {
 	return "b3:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// removeTree removes a tree that may be sealed.
+// removeTree deletes a tree, even if it is sealed. Errors are ignored.
 func removeTree(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -23,7 +23,7 @@ import (
 
 // file is one unpacked file.
 type file struct {
-	path       string // with slashes
+	path       string // relative to the tree, with slashes
 	executable bool
 }
 
@@ -31,7 +31,7 @@ type file struct {
 type unpacking struct {
 	ctx   context.Context
 	root  *os.Root
-	left  int64 // bytes
+	left  int64 // number of bytes that may still be written
 	files []file
 	seen  map[string]bool
 	count int
@@ -41,13 +41,13 @@ func refuse(format string, args ...any) error {
 	return contract.Errorf("input/invalid", format, args...)
 }
 
-// alone is the name of a program that was not in an archive. A fixed name makes
-// the hash independent of the file name.
+// alone is the file name of a program that was not in an archive. A fixed name makes the hash of
+// the tree independent of the original name.
 const alone = "plugin"
 
 // unpack copies a program, or the files of an archive, into an empty directory.
 func unpack(ctx context.Context, source, dir string) ([]file, error) {
-	// Checked before the open, which would block on a pipe without a writer.
+	// Checked before Open, which would block on a pipe without a writer.
 	if info, err := os.Stat(source); err == nil && !info.Mode().IsRegular() {
 		return nil, refuse("%s is not a regular file", source)
 	}
@@ -97,7 +97,7 @@ func (u *unpacking) tarGz(f io.Reader) error {
 	if err != nil {
 		return refuse("the archive is damaged: %s", err)
 	}
-	// Headers count too: a bomb may consist of headers only.
+	// Headers count too, because a decompression bomb may consist of headers only.
 	bounded := &io.LimitedReader{R: zr, N: MaxTotal + MaxEntries*1024}
 	tr := tar.NewReader(bounded)
 	for {
@@ -162,8 +162,8 @@ func (u *unpacking) zipEntry(entry *zip.File) error {
 	}
 }
 
-// maxDirectory bounds the central directory at the end of a zip archive, which
-// the library reads as a whole.
+// maxDirectory is the maximum size of the central directory at the end of a zip archive, which the
+// library reads at once.
 const maxDirectory = 4 << 20
 
 // directorySize checks the size of the central directory.
@@ -184,7 +184,7 @@ func directorySize(f io.ReaderAt, size int64) error {
 	return nil
 }
 
-// name checks and cleans a name in an archive.
+// name checks a name in an archive and returns its clean form.
 func name(raw string) (string, error) {
 	clean := path.Clean(strings.TrimSuffix(raw, "/"))
 	switch {
@@ -230,7 +230,7 @@ func (u *unpacking) mkdir(dir string) error {
 	return nil
 }
 
-// take writes one file.
+// take writes one file of the archive.
 func (u *unpacking) take(raw string, executable bool, r io.Reader) error {
 	clean, err := u.enter(raw)
 	if err != nil {
@@ -269,7 +269,7 @@ func (u *unpacking) take(raw string, executable bool, r io.Reader) error {
 
 func tooMuch() error { return refuse("the archive holds more than %d bytes", int64(MaxTotal)) }
 
-// canceled is a reader that fails when its context ends.
+// canceled is a reader that fails when its context has ended.
 type canceled struct {
 	ctx context.Context
 	r   io.Reader

@@ -11,16 +11,16 @@ import (
 // Level is the severity of a difference, in ascending order.
 type Level int
 
-// The levels.
+// Values of Level.
 const (
-	// Drift does not exceed what was approved: fewer permissions, another
-	// version of the same bytes, a capability without effects.
+	// Drift is a difference within what was approved: fewer permissions, another version with the
+	// same bytes, a capability without effects.
 	Drift Level = iota + 1
-	// Absent is a plugin or platform without an entry.
+	// Absent is a missing entry for a plugin or platform.
 	Absent
 	// Escalation is an effect or a need that was not approved.
 	Escalation
-	// Changed means that the bytes are not the approved ones.
+	// Changed means that a file has other bytes than the approved ones.
 	Changed
 )
 
@@ -28,13 +28,13 @@ const (
 type Difference struct {
 	Plugin  string
 	Subject string // what differs: "the program", "needs", `effects of capability "a/b"`
-	Path    string // of the file, for display; empty if no file differs
+	Path    string // path of the file for display; empty if no file differs
 	Locked  string // the approved value
 	Found   string // the actual value
 	Level   Level
 }
 
-// Command is the command that resolves the difference after a review.
+// Command returns the command that approves the difference after a review.
 func (d Difference) Command() string {
 	switch d.Level {
 	case Escalation:
@@ -66,7 +66,7 @@ func (d Difference) Message() string {
 	return what + "the lock file has another value for " + d.Subject
 }
 
-// Hint returns the next step: the command of Command and its effect.
+// Hint returns the next step as a sentence with the command of Command.
 func (d Difference) Hint() string {
 	switch d.Level {
 	case Escalation:
@@ -96,7 +96,7 @@ func (d Difference) detailed(e *contract.Error) *contract.Error {
 	return e.WithHint(d.Hint())
 }
 
-// missing is the value of a side without one.
+// missing is the value of Locked or Found if one side does not exist.
 const missing = "nothing"
 
 // NotLocked returns the difference for a plugin without an entry.
@@ -110,8 +110,8 @@ func NotLocked(plugin string) Difference {
 	}
 }
 
-// CompareProgram compares the hashes of a program and of its files with the
-// entry. path is the program for display.
+// CompareProgram compares the hashes of a program and of its files with the entry. path is the path
+// of the program for display. It returns nil if nothing differs.
 func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Difference {
 	var out []Difference
 	switch locked, ok := p.Binary(platform); {
@@ -170,8 +170,8 @@ func (p Plugin) CompareProgram(platform, path, hash string, files []Hashed) []Di
 	return out
 }
 
-// CompareDescription compares the description of a program with the entry. It
-// uses only version, protocol, needs, ports and capabilities of now.
+// CompareDescription compares the description of a program with the entry. It uses only version,
+// protocol, needs, ports and capabilities of now. It returns nil if nothing differs.
 func (p Plugin) CompareDescription(now Plugin) []Difference {
 	var out []Difference
 	point := func(subject, locked, found string, level Level) {
@@ -220,8 +220,8 @@ func drift(same bool) Level {
 	return Drift
 }
 
-// beyond returns level if now has more than was approved, Drift if less, and 0
-// if the same.
+// beyond returns level if now has elements that were not approved, Drift if it has fewer, and 0 if
+// both are equal.
 func beyond(approved, now []string, level Level) Level {
 	for _, n := range now {
 		if !slices.Contains(approved, n) {

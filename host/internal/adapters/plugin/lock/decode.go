@@ -11,25 +11,25 @@ import (
 
 // Problem is one error in the text of a lock file.
 type Problem struct {
-	Type     string // of the error catalogue: "config/unknown-name"
+	Type     string // error type, such as "config/unknown-name"
 	Message  string
 	Expected string
 	Found    string
 	Nearest  string
 	Hint     string
-	From, To int // bytes of the text
+	From, To int // byte offsets in the text
 	Line     int // from 1
 	Column   int // from 1, in bytes
 }
 
-// rewrite is the next step for a file that cannot be read: "ferment plugin lock"
-// reads it too, so the file has to go first.
+// rewrite is the hint for a file that cannot be read. "ferment plugin lock" reads it too, so it
+// must be removed first.
 const rewrite = "restore the file, or remove it and run \"ferment plugin lock\", which approves the programs as they are now"
 
 // DecodeError is the error for a text that is not a valid lock file.
 type DecodeError struct {
 	Name     string
-	Problems []Problem // at least one, in the order of the text
+	Problems []Problem // at least one, in the order of their positions
 }
 
 // Error returns the first problem and the number of the others.
@@ -48,7 +48,7 @@ func (e *DecodeError) Error() string {
 	return text
 }
 
-// Typed returns the error for use outside of a configuration report.
+// Typed returns the error as a *contract.Error with the type and hint of the first problem.
 func (e *DecodeError) Typed() *contract.Error {
 	out := contract.Errorf(e.Problems[0].Type, "%s", e.Error())
 	if hint := e.Problems[0].Hint; hint != "" {
@@ -76,8 +76,8 @@ var pluginShape = &shape{label: "the name of a plugin", attrs: []string{"needs",
 
 var fileShape = &shape{blocks: map[string]*shape{"lock": {attrs: []string{"format"}}, "plugin": pluginShape}}
 
-// Decode parses the text of a lock file; name is the name of the file in
-// errors. The error is a [*DecodeError].
+// Decode parses the text of a lock file; name is the name of the file in errors. The error is a
+// [*DecodeError] with every problem, up to maxProblems.
 func Decode(name string, text []byte) (File, error) {
 	d := &decoding{name: name, text: text}
 	root := d.parse()
@@ -95,7 +95,7 @@ func Decode(name string, text []byte) (File, error) {
 // file converts a parsed tree.
 func (d *decoding) file(root *block) File {
 	heads := root.of("lock")
-	if len(heads) == 0 { // another kind of file
+	if len(heads) == 0 { // not a lock file
 		d.add(Problem{
 			Type:     "config/missing",
 			Message:  "the lock block is missing",
@@ -106,7 +106,7 @@ func (d *decoding) file(root *block) File {
 	}
 	d.names(root, fileShape)
 	if d.newer(heads[0]) {
-		return File{} // the rest has another format
+		return File{} // the other blocks may have another format
 	}
 	blocks := root.of("plugin")
 	d.atMost(blocks, MaxPlugins, "plugins")
@@ -124,8 +124,7 @@ func (d *decoding) file(root *block) File {
 	return NewFile(plugins...)
 }
 
-// newer checks the version of the format and reports whether it is newer than
-// this package supports.
+// newer checks the format version and reports whether it is newer than this package supports.
 func (d *decoding) newer(b *block) bool {
 	a, ok := b.attr("format")
 	if !ok {
@@ -141,7 +140,7 @@ func (d *decoding) newer(b *block) bool {
 			Found:    a.shown(),
 		}, a.from, a.to)
 	case a.number > Format:
-		d.problems = nil // the newer format may define the unknown names
+		d.problems = nil // names that are unknown here may be valid in the newer format
 		d.add(Problem{Type: "config/lock", Message: "the file was written by a newer ferment",
 			Expected: fmt.Sprintf("format %d", Format), Found: fmt.Sprintf("format %d", a.number),
 			Hint: "use that version of ferment, or write the file anew with \"ferment plugin lock\" after removing it"}, a.from, a.to)
@@ -213,8 +212,7 @@ func (d *decoding) textOf(b *block, name string) string {
 	return ""
 }
 
-// words returns a list of qualified names, restricted to known if it is not
-// nil.
+// words returns a list of qualified names. If known is not nil, other names are rejected.
 func (d *decoding) words(b *block, name string, known []string) []string {
 	a, ok := b.attr(name)
 	if !ok {
@@ -250,7 +248,7 @@ func (d *decoding) words(b *block, name string, known []string) []string {
 	return a.texts
 }
 
-// ports returns the ports of the network needs, an optional attribute.
+// ports returns the ports of the network needs. The attribute is optional.
 func (d *decoding) ports(b *block) []uint16 {
 	a, ok := b.attr("ports")
 	if !ok {
@@ -341,7 +339,7 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 	d.add(p, at.from, at.to)
 }
 
-// missing reports a missing attribute, unless an unknown one resembles it.
+// missing reports a missing attribute, unless an unknown attribute has a similar name.
 func (d *decoding) missing(b *block, name string) {
 	if slices.ContainsFunc(b.attrs, func(a attr) bool { return contract.Nearest(a.name, []string{name}) != "" }) {
 		return

@@ -11,8 +11,8 @@ import (
 
 const header = `# written by "ferment plugin lock"; commit this file` + "\n"
 
-// Encode returns the text of the file, formatted as by "ferment fmt": equal
-// contents are equal bytes. A content that Decode would reject is an error.
+// Encode returns the text of the file, formatted as by "ferment fmt". Files with equal contents
+// have equal texts. It returns an error for a content that Decode would reject.
 func (f File) Encode() ([]byte, error) {
 	f = NewFile(f.Plugins...)
 	var b strings.Builder
@@ -25,7 +25,7 @@ func (f File) Encode() ([]byte, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("encode the lock file: a name in it is not UTF-8 text")
 	}
-	// Other hosts read the file, so it must decode.
+	// Other hosts read the file, so Decode must accept it.
 	if _, err := Decode("the lock file", text); err != nil {
 		return nil, fmt.Errorf("encode the lock file: %w", err)
 	}
@@ -68,14 +68,14 @@ func quoteAll(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// quote writes a text so that no part of it starts a template.
+// quote returns the quoted form of a text, escaped so that it contains no template.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for i, r := range s {
 		switch {
 		case r == utf8.RuneError && s[i] != "\ufffd"[0]:
-			b.WriteByte(s[i]) // Encode refuses it
+			b.WriteByte(s[i]) // Encode rejects the text
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
@@ -99,7 +99,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// unquote decodes the inside of a quoted text.
+// unquote decodes the text between two quotes.
 func unquote(s string) (string, error) {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Format is the version of the file format that this package writes. A file of
-// a newer version is rejected.
+// Format is the version of the file format. A file with a newer version is rejected.
 const Format = 1
 
 // Limits on a lock file.
@@ -32,23 +31,23 @@ type File struct {
 
 // Plugin is the entry of one plugin block.
 type Plugin struct {
-	Name     string // the label of the block
+	Name     string // label of the plugin block
 	Version  string
 	Protocol string
 	// Needs are the approved process needs, sorted.
 	Needs []string
-	// Ports are the approved TCP ports of the network needs, sorted; empty if
-	// the plugin names none.
+	// Ports are the approved TCP ports of the network needs, sorted; empty if the plugin declares
+	// none.
 	Ports []uint16
-	// Binaries are the hashes of the program, by platform.
+	// Binaries are the hashes of the program, sorted by platform.
 	Binaries []Binary
-	// Files are the hashes of the interpreted files, by path.
+	// Files are the hashes of the interpreted files, sorted by path.
 	Files []Hashed
-	// Capabilities are the advertised capabilities, by advertised id.
+	// Capabilities are the advertised capabilities, sorted by advertised id.
 	Capabilities []Capability
 }
 
-// Binary is the program of one platform.
+// Binary is the hash of the program for one platform.
 type Binary struct {
 	Platform string // "linux/amd64"
 	Hash     string // "b3:" and 64 hexadecimal digits
@@ -61,14 +60,14 @@ type Hashed struct {
 	Hash string
 }
 
-// Capability is the approved effects and intents of one capability.
+// Capability holds the approved effects and intents of one capability.
 type Capability struct {
 	ID      string
 	Effects []string // sorted
 	Intents []string // sorted
 }
 
-// Platform returns the platform that this program was built for, such as linux/amd64.
+// Platform returns the platform of this program, such as linux/amd64.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 var (

@@ -42,7 +42,7 @@ func (a attr) shown() string {
 
 // block is a parsed block before its names are checked.
 type block struct {
-	span     // of its header
+	span     // position of the header
 	typ      string
 	label    string
 	labelAt  span
@@ -109,7 +109,7 @@ func (d *decoding) parse() *block {
 		d.add(Problem{Type: "config/syntax", Message: "the file is not UTF-8 text"}, max(i, 0), max(i, 0))
 		return root
 	}
-	// Errors of the lexer appear as tokens that are not expected below.
+	// An error of the lexer is a token that is rejected below.
 	tokens, _ := hclsyntax.LexConfig(d.text, d.name, hcl.InitialPos)
 	if len(tokens) > MaxTokens {
 		d.add(Problem{Type: "config/limit", Message: fmt.Sprintf("more than %d tokens", MaxTokens)}, 0, 0)
@@ -195,7 +195,7 @@ func (d *decoding) unexpected(t hclsyntax.Token, expected string) {
 	}, t.Range.Start.Byte, t.Range.End.Byte)
 }
 
-// want consumes a token of a type.
+// want consumes the next token, and reports a problem if it has another type.
 func (d *decoding) want(typ hclsyntax.TokenType, expected string) (hclsyntax.Token, bool) {
 	t := d.next()
 	if t.Type != typ {
@@ -211,7 +211,7 @@ func (d *decoding) endOfLine() {
 	}
 }
 
-// header parses a block up to its opening brace.
+// header parses the type and label of a block up to its opening brace.
 func (d *decoding) header(name hclsyntax.Token) (*block, bool) {
 	b := &block{span: spanOf(name), typ: string(name.Bytes)}
 	if t := d.peek(); t.Type == hclsyntax.TokenOQuote {
@@ -306,8 +306,8 @@ func (d *decoding) skipLines() {
 	}
 }
 
-// quoted parses a text after its first quote. The library splits long texts
-// into several tokens.
+// quoted parses a text after its opening quote. The library may split a long text into several
+// tokens.
 func (d *decoding) quoted(open hclsyntax.Token) (string, span, bool) {
 	at := spanOf(open)
 	for {

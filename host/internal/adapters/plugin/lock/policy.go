@@ -1,25 +1,26 @@
 package lock
 
-// Mode selects how the lock file is applied when a configuration is read.
+// Mode selects how the lock file is applied when a configuration is loaded.
 type Mode int
 
-// The modes. A program that differs from its entry is never started.
+// Values of Mode. In all modes except Ignored, a program that differs from its entry is not
+// started.
 const (
 	// Ignored does not read the lock file; every program may be started.
 	Ignored Mode = iota
-	// Checked refuses changed programs and unapproved effects and needs. Whether
-	// a missing entry is an error depends on [Policy.Strict].
+	// Checked makes changed programs and unapproved effects and needs errors. [Policy.Strict]
+	// decides whether a missing entry is an error.
 	Checked
-	// Readonly refuses every difference from the lock file.
+	// Readonly makes every difference from the lock file an error.
 	Readonly
-	// Shown refuses nothing.
+	// Shown makes every difference a warning.
 	Shown
 )
 
 // State is the result of comparing a plugin with its entry.
 type State string
 
-// The states.
+// Values of State.
 const (
 	StateUnknown   State = ""          // not compared
 	StateAbsent    State = "absent"    // no entry, or no entry for this platform
@@ -28,8 +29,7 @@ const (
 	StateMatches   State = "locked"
 )
 
-// With returns the state after another difference was found. The worst one
-// decides.
+// With returns the state after a further difference was found, which is the worse one of both.
 func (s State) With(d Difference) State {
 	switch {
 	case d.Level == Changed, s == StateChanged:
@@ -42,12 +42,12 @@ func (s State) With(d Difference) State {
 	return s
 }
 
-// Policy decides what a lock file permits.
+// Policy decides which programs may be started, and which differences are errors.
 type Policy struct {
 	Mode Mode
-	// Strict: only approved programs are started.
+	// Strict permits only approved programs.
 	Strict bool
-	// Listed: programs without an entry are not started, strict or not.
+	// Listed prevents programs without an entry from being started, even if Strict is not set.
 	Listed bool
 }
 

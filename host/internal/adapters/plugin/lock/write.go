@@ -13,13 +13,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/dirlock"
 )
 
-// mode of a lock file: it is committed and contains no secrets.
+// mode is the file mode of a lock file, which is committed and contains no secrets.
 const mode = 0o644
 
-// Read reads the lock file at path; name is its name in errors. Without a file it returns
-// false and no error. A file that is not valid is a [*DecodeError].
+// Read reads the lock file at path; name is its name in errors. If there is no file, it returns
+// false and no error. The error for a file that is not valid is a [*DecodeError].
 func Read(name, path string) (f File, there bool, err error) {
-	// Checked before the open, which would block on a pipe without a writer.
+	// Checked before Open, which would block on a pipe without a writer.
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return File{}, false, nil
@@ -35,7 +35,7 @@ func Read(name, path string) (f File, there bool, err error) {
 		return File{}, true, fmt.Errorf("read the lock file: %w", err)
 	}
 	defer func() { _ = r.Close() }()
-	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1)) // one byte more, to detect a file that is too large
+	text, err := io.ReadAll(io.LimitReader(r, MaxBytes+1)) // one more byte, to detect a file that is too large
 	if err != nil {
 		return File{}, true, fmt.Errorf("read the lock file: %w", err)
 	}
@@ -44,12 +44,13 @@ func Read(name, path string) (f File, there bool, err error) {
 }
 
 // Update replaces the lock file at path by the result of change; the file need not exist. Readers
-// see the old content or the new one, also after a power failure. Concurrent updates of files in
-// one directory are serialized. If change or the write fails, the old file stays unchanged. A
-// missing directory becomes accessible to this user only: it may be the data directory (OPS-002).
+// see either the old or the new content, even after a power failure. Concurrent updates of files in
+// one directory are serialized. If change or the write fails, the old file is kept. A missing
+// directory is created with access for this user only, because it may be the data directory
+// (OPS-002).
 //
-// change receives the results of Read: an empty file and false if there is none. It may return err
-// to keep the file, or ignore err to replace it.
+// change receives the results of Read, including its error. It may return that error to keep the
+// file, or ignore it to replace the file.
 func Update(name, path string, change func(old File, there bool, err error) (File, error)) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -71,12 +72,12 @@ func Update(name, path string, change func(old File, there bool, err error) (Fil
 	return replace(path, text, pending)
 }
 
-// newFile is a file that replaces another when it is complete.
+// newFile is a temporary file that replaces another one when it is complete.
 type newFile interface {
 	io.Writer
-	// CloseAtomicallyReplace syncs the file and renames it.
+	// CloseAtomicallyReplace syncs the file and renames it to its final name.
 	CloseAtomicallyReplace() error
-	// Cleanup removes the file unless it was renamed.
+	// Cleanup deletes the file unless it was renamed.
 	Cleanup() error
 }
 
@@ -86,8 +87,7 @@ func pending(path string) (newFile, error) {
 }
 
 func replace(path string, text []byte, open func(string) (newFile, error)) (err error) {
-	// A symbolic link is followed, so that the lock file may be stored
-	// elsewhere.
+	// A symbolic link is followed, so that the lock file may be stored elsewhere.
 	if target, lerr := filepath.EvalSymlinks(path); lerr == nil {
 		path = target
 	}
@@ -109,7 +109,7 @@ func replace(path string, text []byte, open func(string) (newFile, error)) (err 
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes a rename survive a power cut.
+// syncDir syncs a directory, so that a rename in it survives a power failure.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -16,9 +16,9 @@ const (
 	Count = 2
 )
 
-// File is a file that is rotated when it gets too large: name, name.1 and so
-// on, newest first. Each write goes to one file as a whole. It is safe for
-// concurrent use in one process; processes must not share one.
+// File is a log file that is rotated when it gets too large: name, name.1 and so on, newest first.
+// Each write goes to one file as a whole. It is safe for concurrent use in one process; several
+// processes must not write to the same log.
 type File struct {
 	path  string
 	limit int64
@@ -29,9 +29,8 @@ type File struct {
 	size int64
 }
 
-// Open appends to path and creates its directory if necessary. There are
-// at most count files of limit bytes each; only a single larger write may
-// exceed it.
+// Open opens a log for appending to path, and creates its directory if necessary. There are at most
+// count files of limit bytes each; only a single larger write may exceed that.
 func Open(path string, limit int64, count int) (*File, error) {
 	if limit <= 0 || count <= 0 {
 		return nil, fmt.Errorf("open log %s: limit and count must be positive", path)
@@ -46,7 +45,7 @@ func Open(path string, limit int64, count int) (*File, error) {
 	return l, nil
 }
 
-// open needs l.mu or sole ownership.
+// open opens the newest file. The caller holds l.mu, or is the only user of l.
 func (l *File) open() error {
 	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -61,7 +60,7 @@ func (l *File) open() error {
 	return nil
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It first rotates the file if p does not fit into it.
 func (l *File) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +80,7 @@ func (l *File) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// rotate needs l.mu.
+// rotate renames the files and opens a new one. The caller holds l.mu.
 func (l *File) rotate() error {
 	_ = l.file.Close()
 	l.file = nil
@@ -109,7 +108,7 @@ func aside(path string, i int) string {
 	return path + "." + strconv.Itoa(i)
 }
 
-// Close implements io.Closer; a second Close does nothing.
+// Close implements io.Closer. Further calls do nothing.
 func (l *File) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

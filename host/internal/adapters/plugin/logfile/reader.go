@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Reader reads the lines of a [File] while another process writes and rotates it. No line is lost
-// unless the reader falls behind by more than the rotated files hold. It is not safe for concurrent
-// use.
+// Reader reads the lines of a [File] while another process writes and rotates it. Lines are lost
+// only if the reader falls behind by more than the rotated files hold. It is not safe for
+// concurrent use.
 type Reader struct {
 	path  string
 	files []*os.File // oldest first; only the last one may still grow
-	part  []byte     // of an incomplete line
-	lines [][]byte   // complete and not yet returned
+	part  []byte     // start of an incomplete line
+	lines [][]byte   // complete lines that were not returned yet
 	buf   []byte
 }
 
 // logPoll is the polling interval of Next.
 const logPoll = 100 * time.Millisecond
 
-// OpenReader starts reading at the oldest line that is kept. The error wraps
-// fs.ErrNotExist if the log was never written.
+// OpenReader returns a reader that starts at the oldest line that is kept. The error wraps
+// fs.ErrNotExist if the log was never written. The caller must close the reader.
 func OpenReader(path string) (*Reader, error) {
 	r := &Reader{path: path, buf: make([]byte, 64<<10)}
-	// The newest first: if it is rotated meanwhile, it is found again under an
+	// The newest file is opened first: if it is rotated in the meantime, it is found again under an
 	// older name and skipped.
 	newest, err := os.Open(path)
 	if err != nil {
@@ -79,8 +79,8 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// Last returns the last n complete lines that exist now, without their ends; a
-// negative n returns all. Next continues after them.
+// Last returns the last n complete lines that exist now, without line ends; a negative n returns
+// all. Next continues after them.
 func (r *Reader) Last(n int) ([][]byte, error) {
 	for {
 		more, err := r.fill()
@@ -99,8 +99,8 @@ func (r *Reader) Last(n int) ([][]byte, error) {
 	return lines, nil
 }
 
-// Next returns the next line and waits for it if necessary. When ctx ends, the error is the cause
-// of ctx.
+// Next returns the next complete line without its line end, and waits for it if necessary. When ctx
+// ends, the error is the cause of ctx.
 func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if len(r.lines) > 0 {
@@ -121,7 +121,7 @@ func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// fill reads one buffer; more is false if there is no more at the moment.
+// fill reads one buffer. more is false if nothing can be read at the moment.
 func (r *Reader) fill() (more bool, err error) {
 	n, err := r.files[0].Read(r.buf)
 	r.take(r.buf[:n])
@@ -137,8 +137,8 @@ func (r *Reader) fill() (more bool, err error) {
 	return r.follow()
 }
 
-// next continues with the file written after the first. A line never spans two
-// files: an incomplete line was cut by the death of its writer.
+// next continues with the second file. A line never spans two files; an incomplete line at the end
+// of a file was cut off when its writer was killed.
 func (r *Reader) next() {
 	_ = r.files[0].Close()
 	r.files = r.files[1:]
@@ -156,9 +156,9 @@ func (r *Reader) follow() (more bool, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			if n == 0 {
 				closeAll(newer)
-				return false, nil // during a rotation; the file appears in a moment
+				return false, nil // a rotation is in progress; the file will exist soon
 			}
-			break // at was dropped; all existing files are newer
+			break // the current file was deleted; all existing files are newer
 		}
 		if err != nil {
 			closeAll(newer)
@@ -173,8 +173,7 @@ func (r *Reader) follow() (more bool, err error) {
 	if len(newer) == 0 {
 		return false, nil
 	}
-	// It may have received its last lines after the last read and before the
-	// rotation.
+	// The rotated file may have received lines after the last read.
 	for {
 		n, err := at.Read(r.buf)
 		r.take(r.buf[:n])

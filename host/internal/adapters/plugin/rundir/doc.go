@@ -1,4 +1,4 @@
-// Package rundir makes the private directories of a host process. A [Dir] holds
-// the sockets of its plugins; a lock that ends with the process marks it as in
-// use, and the next host removes the directories of ended ones.
+// Package rundir creates the private directories of a host process. A [Dir] holds the sockets of
+// its plugins. A file lock, which the kernel releases when the process ends, marks it as in use;
+// the next host deletes the directories of ended processes.
 package rundir

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdLock takes the advisory lock of an open file, or reports that another
-// open file has it. The lock ends with the last descriptor of f, so with the
-// process.
+// holdLock takes the advisory lock of an open file; it returns false if another open file holds it.
+// The lock is released when the last descriptor of f is closed, at the latest when the process
+// ends.
 func holdLock(f *os.File) bool {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }

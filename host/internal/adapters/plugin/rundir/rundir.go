@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Lengths of socket paths. The kernel permits 108 bytes (104 on BSD);
-// socketSuffix is the longest that go-plugin appends to its directory.
+// Lengths of socket paths in bytes. The kernel permits 108 (104 on BSD). socketSuffix is the
+// longest suffix that go-plugin appends to its directory.
 const (
 	MaxSocketPath = 100
 	socketSuffix  = "/plugin-dir4294967295/plugin4294967295"
@@ -23,7 +23,7 @@ const (
 
 // PathTooLongError is the error for a directory whose path is too long for Unix sockets in it.
 type PathTooLongError struct {
-	Path   string // the longest socket path that may occur
+	Path   string // the longest socket path that can occur
 	Length int
 	Limit  int
 }
@@ -34,8 +34,8 @@ func (e *PathTooLongError) Error() string {
 		e.Length, e.Limit)
 }
 
-// Dir is the private directory of one host process. A file lock, which ends with the process, marks
-// it as in use. It is safe for concurrent use.
+// Dir is the private directory of one host process. A file lock, which is released when the process
+// ends, marks it as in use. It is safe for concurrent use.
 type Dir struct {
 	path string
 	lock *os.File
@@ -53,10 +53,10 @@ func Base(xdgRuntimeDir string, uid int) string {
 	return filepath.Join("/tmp", "ferment-"+strconv.Itoa(uid))
 }
 
-// Open creates and locks a new directory below base, after removing those of ended
-// hosts. It creates base if it is missing. It rejects a base that another user owns or
-// that is open to others at all (expected mode 0700), and one that is too long for
-// sockets ([PathTooLongError]).
+// Open creates and locks a new directory below base, after it has deleted those of ended hosts. It
+// creates base if it is missing. It rejects a base that another user owns, that is accessible to
+// others (expected mode 0700), or that is too long for sockets ([PathTooLongError]). The caller
+// must close the Dir.
 func Open(base string) (*Dir, error) {
 	abs, err := filepath.Abs(base)
 	if err != nil {
@@ -68,8 +68,7 @@ func Open(base string) (*Dir, error) {
 	return OpenScratch(abs)
 }
 
-// OpenScratch is [Open] for a directory without sockets, so that
-// the length of base is not limited.
+// OpenScratch is [Open] for a directory without sockets: the length of base is not limited.
 func OpenScratch(base string) (*Dir, error) {
 	base, err := filepath.Abs(base)
 	if err != nil {
@@ -93,8 +92,8 @@ func OpenScratch(base string) (*Dir, error) {
 	return nil, fmt.Errorf("runtime directory: no free name below %s", base)
 }
 
-// newLockedDir creates a directory with a random name. lock is nil if the name
-// was taken, or another host removed the directory before it was locked.
+// newLockedDir creates and locks a directory with a random name. lock is nil if the name exists
+// already, or another host deleted the directory before it was locked.
 func newLockedDir(base string) (string, *os.File, error) {
 	var name [4]byte
 	if _, err := rand.Read(name[:]); err != nil {
@@ -124,8 +123,8 @@ func newLockedDir(base string) (string, *os.File, error) {
 // Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Instance creates a directory for the sockets of one process and returns its path. The caller
-// removes it after the end of the process.
+// Instance creates a directory for the sockets of one process and returns its path. The caller must
+// delete it after the end of the process.
 func (d *Dir) Instance() (string, error) {
 	d.mu.Lock()
 	d.next++
@@ -140,7 +139,7 @@ func (d *Dir) Instance() (string, error) {
 	return path, nil
 }
 
-// Close removes the directory and releases the lock.
+// Close deletes the directory and releases the lock.
 func (d *Dir) Close() error {
 	err := os.RemoveAll(d.path)
 	if cerr := d.lock.Close(); err == nil && !errors.Is(cerr, os.ErrClosed) {
@@ -152,8 +151,7 @@ func (d *Dir) Close() error {
 	return nil
 }
 
-// Sweep removes the directories below base whose host has ended, and
-// returns their paths.
+// Sweep deletes the directories below base whose host process has ended, and returns their paths.
 func Sweep(base string) ([]string, error) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -162,7 +160,7 @@ func Sweep(base string) ([]string, error) {
 	var swept []string
 	for _, e := range entries {
 		if raw, err := hex.DecodeString(e.Name()); err != nil || len(raw) != 4 || !e.IsDir() {
-			continue // not made by a host
+			continue // not created by a host
 		}
 		path := filepath.Join(base, e.Name())
 		gone, err := launch.RemoveAbandoned(path)
@@ -176,8 +174,8 @@ func Sweep(base string) ([]string, error) {
 	return swept, nil
 }
 
-// privateDir creates dir, or checks that an existing one belongs to this user and has
-// no permissions for others: below /tmp another user may have created it.
+// privateDir creates dir, or checks that an existing one belongs to this user and is not accessible
+// to others: below /tmp another user may have created it.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
@@ -213,8 +211,8 @@ func sameFile(f *os.File, path string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// LongestSocketPath returns the longest path that a socket below base can get,
-// and a [PathTooLongError] if it exceeds [MaxSocketPath].
+// LongestSocketPath returns the longest path that a socket below base can have. The error is a
+// [PathTooLongError] if it exceeds [MaxSocketPath].
 func LongestSocketPath(base string) (string, error) {
 	dir := filepath.Join(base, "01234567", "9999")
 	return dir + socketSuffix, checkSocketPath(dir)

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 )
 
-// pack writes the folder of a backup as an archive, the manifest first.
+// pack writes the folder of a backup into a tar archive, the manifest first.
 func pack(ctx context.Context, dir, to string, m *Manifest) (err error) {
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -55,8 +55,8 @@ func pack(ctx context.Context, dir, to string, m *Manifest) (err error) {
 	return out.Sync()
 }
 
-// unpack writes the files of an archive into an empty folder. What the archive says of
-// them is not believed: the manifest has their hashes.
+// unpack writes the files of an archive into an empty folder. It does not verify them: that is done
+// with the hashes of the manifest.
 func unpack(ctx context.Context, archive, dir string) error {
 	in, err := os.Open(archive)
 	if err != nil {
@@ -101,10 +101,10 @@ func unpack(ctx context.Context, archive, dir string) error {
 	}
 }
 
-// blockSize is the unit of an archive. Two empty blocks end it.
+// blockSize is the block size of a tar archive. Two empty blocks mark its end.
 const blockSize = 512
 
-// counted is an archive of which the bytes that were read are counted.
+// counted is a reader of an archive that counts the bytes read.
 type counted struct {
 	from io.Reader
 	name string
@@ -119,11 +119,11 @@ func (a *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blocks returns where the last block ends of which something was read.
+// blocks returns the offset of the end of the last block that was read, in part or in whole.
 func (a *counted) blocks() int64 { return (a.read + blockSize - 1) / blockSize * blockSize }
 
-// ends returns an error unless the archive ends after so many bytes. A reader of
-// archives accepts one without empty blocks at its end, and one that goes on after them.
+// ends returns an error unless the size of the archive is at bytes. A tar reader accepts an archive
+// that lacks the empty blocks at its end, and one with data after them.
 func (a *counted) ends(at int64) error {
 	switch {
 	case a.size < at:
@@ -139,7 +139,7 @@ func (a *counted) truncated(expected string) error {
 		WithHint("copy the archive anew, or use another backup")
 }
 
-// writeTo writes a new file below a folder.
+// writeTo writes a new file below root. The folders above it are created.
 func writeTo(root *os.Root, name string, mode fs.FileMode, from io.Reader) error {
 	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err

@@ -21,19 +21,19 @@ import (
 // Source describes the data directory that Create copies.
 type Source struct {
 	Dir    string // absolute
-	Format int    // of the directory
-	// Database is the file of the journal; empty: Store is in a database of a server.
+	Format int    // format version of the directory
+	// Database is the path of the database file; empty if Store uses a PostgreSQL database.
 	Database string
-	Store    *store.Store // open
-	Program  string       // version
+	Store    *store.Store // must be open
+	Program  string       // version of the program
 	Now      func() time.Time
-	Copied   func() // for tests: called after each copy of the database; may be nil
+	Copied   func() // if not nil, called after each copy of the database; for tests
 }
 
-// archiveSuffix is the end of the name of a backup that is one file.
+// archiveSuffix is the suffix of the name of a backup that is a single file.
 const archiveSuffix = ".tar"
 
-// maxSnapshots bounds the attempts to copy a database and the files that it names,
+// maxSnapshots is the maximum number of attempts to copy a database with all files that it names,
 // while a host removes runs.
 const maxSnapshots = 5
 
@@ -76,7 +76,7 @@ func Create(ctx context.Context, src Source, target string) (*Manifest, error) {
 			return nil, failed(err)
 		}
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is an empty folder
 		return nil, failed(err)
 	}
 	if err := os.Rename(result, target); err != nil {
@@ -88,7 +88,7 @@ func Create(ctx context.Context, src Source, target string) (*Manifest, error) {
 	return m, nil
 }
 
-// vacant rejects a target that has content.
+// vacant rejects a target that exists, unless it is an empty folder.
 func vacant(target string) error {
 	info, err := os.Lstat(target)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,8 +120,8 @@ func (c *copier) copy(ctx context.Context) (*Manifest, error) {
 	if err := os.Mkdir(filepath.Join(c.work, dataName), 0o700); err != nil {
 		return nil, err
 	}
-	// The files are older than the database: one that names a calibration or a key
-	// of secrets must find it.
+	// Files are copied before the database, so that a calibration or secret key that the database
+	// names is in the copy.
 	if err := c.around(ctx); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (c *copier) copy(ctx context.Context) (*Manifest, error) {
 	return m, syncTree(c.work)
 }
 
-// database copies the database and the files that it names.
+// database copies the database and the files that it names. A PostgreSQL database is not copied.
 func (c *copier) database(ctx context.Context, m *Manifest) (p store.Position, err error) {
 	if c.src.Database == "" {
 		m.Database = Database{Driver: "postgres", Name: c.src.Store.Name(), Note: "dump it with the tools of its server"}
@@ -168,8 +168,8 @@ func (c *copier) database(ctx context.Context, m *Manifest) (p store.Position, e
 	return p, fmt.Errorf("runs were removed during each of %d attempts to copy the database", maxSnapshots)
 }
 
-// snapshot copies the database once. It reports whether all files that the copy names
-// are copied too: a run that is removed meanwhile takes its files with it.
+// snapshot copies the database once. whole reports whether all files that the copy names were
+// copied too; a run that is removed in the meantime deletes its files.
 func (c *copier) snapshot(ctx context.Context, name string) (p store.Position, whole bool, err error) {
 	to := filepath.Join(c.work, dataName, name)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
@@ -205,8 +205,8 @@ func (c *copier) snapshot(ctx context.Context, name string) (p store.Position, w
 	return p, true, err
 }
 
-// blobs copies files below a folder, and removes copies that are not named any more. It
-// reports whether all were there.
+// blobs copies the named files of a folder, and deletes copies that are no longer named. It reports
+// whether all files existed.
 func (c *copier) blobs(ctx context.Context, folder string, named []string) (whole bool, err error) {
 	if err := os.MkdirAll(filepath.Join(c.work, dataName, folder), 0o700); err != nil {
 		return false, err
@@ -236,11 +236,11 @@ func (c *copier) blobs(ctx context.Context, folder string, named []string) (whol
 	return true, nil
 }
 
-// around copies the files beside the database.
+// around copies the files of the data directory other than the database and its files.
 func (c *copier) around(ctx context.Context) error {
 	return filepath.WalkDir(c.src.Dir, func(at string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was removed meanwhile
+			return nil // removed in the meantime
 		}
 		if err != nil {
 			return err
@@ -268,11 +268,11 @@ func (c *copier) around(ctx context.Context) error {
 	})
 }
 
-// belongings are the files of a process or of a host, which a backup leaves out.
+// belongings are the files of a single process or host, which a backup does not include.
 var belongings = []string{"LOCK", "HOST", "FORMAT", "run", "tmp", "work", "reserve", Folder, "plugins/*/log"}
 
-// left reports whether a file is left out: it belongs to a process, or it is the
-// database or a file that the store keeps beside it.
+// left reports whether a file is not copied: it is one of belongings, the database, or a file that
+// the store keeps beside it.
 func (c *copier) left(name string) bool {
 	name = filepath.ToSlash(name)
 	for _, pattern := range belongings {
@@ -294,7 +294,7 @@ func (c *copier) left(name string) bool {
 		strings.HasPrefix(name, base+"-") || strings.HasPrefix(name, base+".")
 }
 
-// file copies a file of the data directory.
+// file copies a file of the data directory. runs is set if it is executable.
 func (c *copier) file(ctx context.Context, name string, runs bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -328,7 +328,7 @@ func modeOf(runs bool) fs.FileMode {
 	return 0o600
 }
 
-// copied copies a file and returns its size and hash.
+// copied copies a stream and returns its size and hash.
 func copied(to io.Writer, from io.Reader) (f File, err error) {
 	sum := newHash()
 	f.Bytes, err = io.Copy(io.MultiWriter(to, sum), from)
@@ -345,7 +345,7 @@ func hashFile(name string) (File, error) {
 	return copied(io.Discard, in)
 }
 
-// syncTree makes the names in a folder durable.
+// syncTree syncs all folders of a tree, so that the names in them are durable.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// version is that of the form of backups.
+// version is the version of the backup format.
 const version = 1
 
 const (
@@ -28,8 +28,8 @@ const (
 type Manifest struct {
 	Version  int       `edn:"ferment/backup"`
 	At       time.Time `edn:"at"`
-	Program  string    `edn:"program"` // version
-	Format   int       `edn:"format"`  // of the data directory
+	Program  string    `edn:"program"` // version of the program
+	Format   int       `edn:"format"`  // format version of the data directory
 	Database Database  `edn:"database"`
 	Journal  Journal   `edn:"journal"`
 	Files    []File    `edn:"-"`
@@ -38,10 +38,10 @@ type Manifest struct {
 // Database describes the database of the journal. A backup contains an SQLite database, but not a
 // PostgreSQL database.
 type Database struct {
-	Driver string `edn:"driver"`         // sqlite or postgres
-	Name   string `edn:"name"`           // of the file, or of the database of a server
-	Schema int    `edn:"schema"`         // version
-	Note   string `edn:"note,omitempty"` // what an operator has to do
+	Driver string `edn:"driver"`         // "sqlite" or "postgres"
+	Name   string `edn:"name"`           // path of the file, or name of the database on the server
+	Schema int    `edn:"schema"`         // version of the schema
+	Note   string `edn:"note,omitempty"` // a step that the operator has to do; empty: none
 }
 
 // Journal is the position of the journal in the backup.
@@ -75,12 +75,12 @@ func (m *Manifest) Bytes() (n int64) {
 func (m *Manifest) Value() edn.Value {
 	v, err := edn.Encode(m)
 	if err != nil {
-		return edn.Nil() // not with these types
+		return edn.Nil() // does not occur with these types
 	}
 	return v.AssocKey("files", edn.Int(int64(len(m.Files)))).AssocKey("bytes", edn.Int(m.Bytes()))
 }
 
-// end is the last line of a manifest. Hash is that of all bytes before it.
+// end is the last line of a manifest. Hash is the hash of all bytes before it.
 type end struct {
 	Files int    `edn:"files"`
 	Hash  string `edn:"hash"`
@@ -119,15 +119,15 @@ func (m *Manifest) write(to io.Writer) error {
 	return err
 }
 
-// invalid returns the error of a backup that is not what was written.
+// invalid returns a backup/invalid error for a backup that differs from what Create wrote.
 func invalid(format string, args ...any) *contract.Error {
 	return contract.Errorf("backup/invalid", "backup: "+format, args...)
 }
 
-// maxLine bounds a line of a manifest.
+// maxLine is the maximum size of a line of a manifest in bytes.
 const maxLine = 64 << 10
 
-// readManifest reads what write has written. Errors have the name.
+// readManifest reads a manifest and verifies its hash. name is the name of the file in errors.
 func readManifest(from io.Reader, name string) (*Manifest, error) {
 	sum, m := newHash(), &Manifest{}
 	in := bufio.NewScanner(from)

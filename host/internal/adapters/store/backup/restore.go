@@ -19,11 +19,12 @@ import (
 type Backup struct {
 	Manifest *Manifest
 	dir      string
-	remove   func() error // removes the folder of an unpacked archive; nil: none
+	remove   func() error // deletes the folder of an unpacked archive; nil: not an archive
 }
 
 // Open opens the backup at a path, a folder or an archive, and reads its manifest. An archive is
-// unpacked to a temporary folder beside it, which Close removes.
+// unpacked to a temporary folder beside it, which Close deletes. The error for a path that is not a
+// backup is backup/invalid.
 func Open(ctx context.Context, at string) (_ *Backup, err error) {
 	info, err := os.Stat(at)
 	if err != nil {
@@ -104,13 +105,13 @@ func (b *Backup) Verify(ctx context.Context) (found []Finding, err error) {
 	return b.verifyDatabase(ctx)
 }
 
-// Within reports whether all findings are damage within the journal: the backup is what was
-// written, and the journal was damaged before that. Without findings it is true.
+// Within reports whether all findings are damage within the database. Then the backup is unchanged,
+// and the database was damaged when the backup was made. Without findings it is true.
 func Within(found []Finding) bool {
 	return !slices.ContainsFunc(found, func(f Finding) bool { return f.Path != "" })
 }
 
-// compare returns how a file differs from the manifest.
+// compare returns how a file differs from the manifest; empty if it does not.
 func (b *Backup) compare(f File) (what string, err error) {
 	name := filepath.Join(b.dir, dataName, filepath.FromSlash(f.Path))
 	info, err := os.Lstat(name)
@@ -185,8 +186,8 @@ func (b *Backup) Restore(ctx context.Context, dir, database string) error {
 	return syncTree(dir)
 }
 
-// place returns the name of a file in a data directory, whose database may have
-// another name than in the backup.
+// place returns the name of a file in a data directory whose database may have another path than
+// the one in the backup.
 func (b *Backup) place(name, dir, database string) (string, error) {
 	if b.Manifest.Database.Driver != "sqlite" || database == "" {
 		return filepath.FromSlash(name), nil

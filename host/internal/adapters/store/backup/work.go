@@ -8,19 +8,19 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/dirlock"
 )
 
-// The purposes of work folders, as their names have them.
+// Purposes of work folders, which are part of their names.
 const (
 	forWriting = "partial"
 	forReading = "open"
 )
 
-// workName is the name of a work folder: that of a backup, the purpose, and a number.
+// workName matches the name of a work folder: the name of the backup, the purpose, and a number.
 var workName = regexp.MustCompile(`^\..+\.(` + forWriting + `|` + forReading + `)-[0-9]+$`)
 
-// workFolder makes a folder beside a backup for the time in which it is written or read,
-// and removes those of processes that are gone: each may have a whole copy of the data.
-// remove removes it. One that another process cannot see as held yet may be lost to it, and
-// then its user fails.
+// workFolder creates a temporary folder beside a backup that is being written or read. It also
+// deletes the work folders of processes that are gone, because each may hold a full copy of the
+// data. remove deletes the new folder. In the short time before the folder is locked another
+// process may delete it; the operation then fails.
 func workFolder(target, purpose string) (dir string, remove func() error, err error) {
 	sweep(filepath.Dir(target))
 	dir, err = os.MkdirTemp(filepath.Dir(target), "."+filepath.Base(target)+"."+purpose+"-")
@@ -36,11 +36,11 @@ func workFolder(target, purpose string) (dir string, remove func() error, err er
 	}, nil
 }
 
-// sweep removes the work folders that no process holds, and the archives beside them.
+// sweep deletes the work folders that no process has locked, and the archives beside them.
 func sweep(parent string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
-		return // its user gets the error
+		return // creating a work folder returns the same error
 	}
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
@@ -48,14 +48,14 @@ func sweep(parent string) {
 			continue
 		}
 		if release, ok := dirlock.Try(dir); ok {
-			_ = os.Remove(dir + archiveSuffix) // first: the folder is what leads to it
+			_ = os.Remove(dir + archiveSuffix) // first, because it is found by its folder
 			_ = os.RemoveAll(dir)
 			release()
 		}
 	}
 }
 
-// ours reports whether a folder has nothing but parts of a backup.
+// ours reports whether a folder contains only parts of a backup.
 func ours(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

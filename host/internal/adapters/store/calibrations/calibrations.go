@@ -74,7 +74,8 @@ func (d Dir) Keep(r calibration.Record) error {
 }
 
 // Anchors implements rescore.Store. It reads labelled answers from a file, which is JSON if its
-// name ends in .json, else EDN. A file that cannot be read is not-found.
+// name ends in .json, else EDN. The error is not-found if the file cannot be read or is too large,
+// and invalid-request if it cannot be parsed.
 func (Dir) Anchors(file string) (calibration.Anchors, error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > int64(edn.Body.Bytes) {

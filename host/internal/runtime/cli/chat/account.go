@@ -12,14 +12,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// usage is what an answer took.
+// usage has the tokens and costs of an answer.
 type usage struct {
 	in, out int64   // tokens
 	usd     big.Rat // zero value: nothing
 	priced  bool
 }
 
-// spending is what a message took, with or without an accepted answer.
+// spending has the tokens and costs of a message, with or without an accepted answer.
 type spending struct {
 	usage
 	answered bool
@@ -95,7 +95,7 @@ func (t *Talk) gates(_ context.Context, _ string, show func(Event)) error {
 	return nil
 }
 
-// export writes the conversation to a file that does not exist.
+// export writes the conversation to a file, which must not exist.
 func (t *Talk) export(ctx context.Context, name string, show func(Event)) error {
 	if name == "" {
 		return contract.Errorf("invalid-request", "/export needs the name of a file").WithHint("such as /export " + t.id + ".md")
@@ -126,10 +126,10 @@ func (t *Talk) export(ctx context.Context, name string, show func(Event)) error 
 	return nil
 }
 
-// readTurns is how many turns are read at once. A message has at most 1 MiB of text.
+// readTurns is the maximum number of turns in one read. A message has at most 1 MiB of text.
 const readTurns = 16
 
-// whole returns the conversation with all messages of one version, which it reads in parts.
+// whole returns the conversation with all messages of one version. It reads them in parts.
 func (t *Talk) whole(ctx context.Context) (edn.Value, error) {
 	of, err := t.get(ctx, 0)
 	if err != nil || of.Key("turns").IsNil() {
@@ -157,7 +157,7 @@ func (t *Talk) whole(ctx context.Context) (edn.Value, error) {
 	return of.AssocKey("turns", edn.Vector(turns...)).AssocKey("messages", edn.Vector(messages...)), nil
 }
 
-// markdownOf is a conversation with a section for each message.
+// markdownOf returns a conversation as Markdown with a section for each message.
 func markdownOf(id string, of edn.Value) []byte {
 	var b strings.Builder
 	title := text(of, "title")
@@ -176,7 +176,7 @@ func markdownOf(id string, of edn.Value) []byte {
 	return []byte(b.String())
 }
 
-// aligned is a table of two columns.
+// aligned returns a table of two columns.
 func aligned(rows [][2]string) string {
 	width := 0
 	for _, r := range rows {

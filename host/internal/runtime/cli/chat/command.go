@@ -11,13 +11,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// command is a line that begins with a slash. #N is the N-th turn of the conversation.
+// command is a line that begins with a slash. #N is turn N of the conversation.
 type command struct {
 	name, args, about string
 	run               func(t *Talk, ctx context.Context, arg string, show func(Event)) error
 }
 
-// commands are in the order of the help.
+// commands returns the commands in the order of the help.
 func commands() []command {
 	return []command{
 		{"help", "", "list the commands and the keys", (*Talk).help},
@@ -54,7 +54,8 @@ func find(name string) *command {
 	return nil
 }
 
-// commandOf splits a line that is a command. The argument begins after one blank.
+// commandOf splits a line into the name of a command and its argument, which begins after one
+// blank; ok is false if the line is not a command.
 func commandOf(line string) (name, arg string, ok bool) {
 	_, rest := indented(line)
 	rest, ok = strings.CutPrefix(rest, "/")
@@ -65,7 +66,8 @@ func commandOf(line string) (name, arg string, ok bool) {
 	return name, arg, true
 }
 
-// numbered splits an argument that begins with #N. The rest begins after one blank.
+// numbered splits an argument that begins with #N. The rest begins after one blank. ok is false for
+// other arguments.
 func numbered(arg string) (number, rest string, ok bool) {
 	_, written := indented(arg)
 	if number, ok = strings.CutPrefix(written, "#"); !ok {
@@ -90,7 +92,7 @@ func (t *Talk) quit(_ context.Context, _ string, show func(Event)) error {
 	return nil
 }
 
-// turn is a turn of the path.
+// turn is a turn of the selected path.
 type turn struct {
 	id, role, span string
 	stale          bool
@@ -100,7 +102,8 @@ func turnIn(v edn.Value) turn {
 	return turn{text(v, "turn/id"), word(v, "role"), text(v, "span/id"), v.Key("stale?").Truthy()}
 }
 
-// path returns the turns of the conversation, whose messages may be too large for one answer.
+// path returns the turns of the conversation without messages, which may be too large for one
+// response.
 func (t *Talk) path(ctx context.Context) ([]turn, error) {
 	var in edn.MapBuilder
 	in.Key("messages?", edn.Bool(false))
@@ -116,8 +119,8 @@ func (t *Talk) path(ctx context.Context) ([]turn, error) {
 	return out, nil
 }
 
-// turnOf returns the place of the turn that an argument names with #N, else of the last
-// turn of a role, and the rest of the argument.
+// turnOf returns the index of the turn that an argument names with #N, otherwise of the last turn
+// of a role, and the rest of the argument.
 func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
 	if number, rest, found := numbered(arg); found {
 		n, err := strconv.Atoi(number)
@@ -136,7 +139,7 @@ func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
 		WithHint("send a message first")
 }
 
-// named reads the path and finds the turn that an argument names.
+// named reads the path and returns it with the turn that an argument names.
 func (t *Talk) named(ctx context.Context, arg, role string) (path []turn, at int, rest string, err error) {
 	if path, err = t.path(ctx); err == nil {
 		at, rest, err = turnOf(path, arg, role)
@@ -144,7 +147,7 @@ func (t *Talk) named(ctx context.Context, arg, role string) (path []turn, at int
 	return path, at, rest, err
 }
 
-// input is that of an intent for the turn.
+// input returns the input of an intent for the turn.
 func (s turn) input() (in edn.MapBuilder) {
 	in.Key("turn/id", edn.Text(s.id))
 	return in
@@ -161,7 +164,7 @@ func (t *Talk) regenerate(ctx context.Context, arg string, show func(Event)) err
 	return t.answered(ctx, "regenerate", path[i].input(), show)
 }
 
-// unwanted rejects the rest of an argument.
+// unwanted returns an error if an argument has a rest.
 func unwanted(name, rest string) error {
 	if rest == "" {
 		return nil
@@ -197,7 +200,7 @@ func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
 	return err
 }
 
-// restore makes the conversation that of an earlier version.
+// restore restores an earlier version of the conversation.
 func (t *Talk) restore(ctx context.Context, to int64) error {
 	var in edn.MapBuilder
 	in.Key("version", edn.Int(to))
@@ -210,7 +213,7 @@ func (t *Talk) restore(ctx context.Context, to int64) error {
 	return nil
 }
 
-// previous is the version before a version, as the user sees it.
+// previous returns the version before a version, as the user sees it.
 func (t *Talk) previous(version int64) int64 {
 	if v, ok := t.before[version]; ok {
 		return v
@@ -264,7 +267,7 @@ func (t *Talk) discard(ctx context.Context, _ string, show func(Event)) error {
 	return nil
 }
 
-// alternative is a span of a turn.
+// alternative is one of the alternatives of a turn.
 type alternative struct {
 	id, by, text string
 	selected     bool
@@ -272,7 +275,7 @@ type alternative struct {
 
 type alternatives []alternative
 
-// current is the alternative that is selected.
+// current returns the selected alternative.
 func (a alternatives) current() alternative {
 	return a[max(0, slices.IndexFunc(a, func(one alternative) bool { return one.selected }))]
 }
@@ -295,7 +298,7 @@ func (t *Talk) alternatives(ctx context.Context, s turn) (out alternatives, err 
 	return out, nil
 }
 
-// listedTurns is how many turns /branch lists.
+// listedTurns is the number of turns that /branch lists.
 const listedTurns = 10
 
 func (t *Talk) branch(ctx context.Context, _ string, show func(Event)) error {
@@ -322,7 +325,7 @@ func (t *Talk) branch(ctx context.Context, _ string, show func(Event)) error {
 	return nil
 }
 
-// brief is the first line of a text.
+// brief returns the beginning of the first line of a text.
 func brief(s string) string {
 	const most = 60
 	line, more, _ := strings.Cut(strings.TrimSpace(s), "\n")

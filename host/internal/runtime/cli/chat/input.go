@@ -18,18 +18,19 @@ const (
 	maxPast  = 500
 )
 
-// The text area replaces tabs and drops U+FFFD. In it noncharacters stand for them, which are
-// not for interchange (Unicode 23.7); pasted ones are escaped as control characters are.
+// The text area replaces tabs and drops U+FFFD. In it they are represented by noncharacters, which
+// texts should not contain (Unicode 23.7); pasted noncharacters are escaped like control
+// characters.
 var (
 	kept   = strings.NewReplacer("\t", "\ufdd0", "\ufffd", "\ufdd1", "\ufdd0", `\ufdd0`, "\ufdd1", `\ufdd1`)
 	meant  = strings.NewReplacer("\ufdd0", "\t", "\ufdd1", "\ufffd")
 	marked = strings.NewReplacer("\ufdd0", "→", "\ufdd1", "\ufffd")
 )
 
-// untouched reports whether the input is the text that was put into it.
+// untouched reports whether the input still is the text that was put into it.
 func (s screen) untouched() bool { return s.input.Value() == s.shown }
 
-// line is the text of the input, byte for byte the one that was put into it unless that was
+// line returns the text of the input. It is exactly the one that was put into it unless that was
 // changed.
 func (s screen) line() string {
 	if s.untouched() {
@@ -38,7 +39,8 @@ func (s screen) line() string {
 	return meant.Replace(s.input.Value())
 }
 
-// put replaces the input by a text, unless it is too large to be edited; the effects say so.
+// put replaces the input by a text. If the text is too large to be edited, the input is unchanged,
+// and the effects report it.
 func (s screen) put(text string) (screen, []effect) {
 	shown := kept.Replace(clean(text))
 	if why := excess(strings.Count(shown, "\n")+1, len(text)); why != "" {
@@ -49,7 +51,7 @@ func (s screen) put(text string) (screen, []effect) {
 	return s, nil
 }
 
-// full says why a text cannot be added to the input; nil: it can.
+// full returns effects that explain why a text cannot be added to the input; nil if it can.
 func (s screen) full(text string) []effect {
 	if why := excess(s.input.LineCount()+strings.Count(text, "\n"), len(s.line())+len(text)); why != "" {
 		return s.noted("the text was not added to the input: it would have " + why)
@@ -62,11 +64,11 @@ func (s screen) insert(text string) (screen, []effect) {
 	if why := s.full(text); why != nil {
 		return s, why
 	}
-	// Unlike its key for a new line, a paste into the text area is not limited to its height.
+	// Unlike the key for a new line, a paste into the text area is not limited to its height.
 	return s.edited(tea.PasteMsg{Content: kept.Replace(text)}), nil
 }
 
-// excess says which limit a text exceeds and what to do; empty: none.
+// excess returns a text about the limit that a text exceeds, with advice; empty if it exceeds none.
 func excess(lines, bytes int) string {
 	switch {
 	case bytes > maxInput:
@@ -78,8 +80,8 @@ func excess(lines, bytes int) string {
 	return ""
 }
 
-// trimmed is a line without the blank lines before and after its text. The indent of
-// the text stays.
+// trimmed returns a line without blank lines before and after its text. The indent of the text is
+// kept.
 func trimmed(line string) string {
 	indent, rest := indented(line)
 	if rest == "" {
@@ -99,7 +101,7 @@ func indented(line string) (indent, rest string) {
 	return line[:len(line)-len(rest)], rest
 }
 
-// cutBlank splits a text at its first blank, which belongs to neither part.
+// cutBlank splits a text at its first blank, which is in neither part.
 func cutBlank(s string) (before, after string) {
 	i := strings.IndexFunc(s, unicode.IsSpace)
 	if i < 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 )
 
-// Streams configure the input and output of a talk without cursor control.
+// Streams configures the input and output of a talk without cursor control.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
-	// Prompt is written before each line, and notes and messages are shown; empty for
-	// a script, which ends with the first line that fails.
+	// Prompt is written before each line, and notes and messages are shown. It is empty for a
+	// script, which ends with the first line that fails.
 	Prompt string
 	// Interrupted makes the next interrupt call cancel, until done is called; nil: an interrupt
 	// ends the talk.
@@ -28,9 +28,9 @@ type Streams struct {
 	Value func(Answer) error
 }
 
-// Lines runs a talk line by line. Each line is a message or a command; a \ at its end continues it
-// on the next line. The error is that of a script, or of the streams. If ctx is canceled while
-// Lines waits for a line, the next line of the input is read and ignored.
+// Lines executes a talk line by line. Each line is a message or a command; a \ at its end continues
+// it on the next line. The error is that of the first failed line of a script, or of the streams.
+// If ctx is canceled while Lines waits for a line, the next line of the input is read and ignored.
 func Lines(ctx context.Context, t *Talk, s Streams) error {
 	l := lines{Streams: s}
 	if err := t.Begin(ctx, l.show); err != nil {
@@ -57,7 +57,7 @@ func Lines(ctx context.Context, t *Talk, s Streams) error {
 
 type lines struct {
 	Streams
-	written string // of the answer that arrives
+	written string // of the answer that is arriving
 	begun   bool
 	quit    bool
 	err     error
@@ -70,10 +70,10 @@ func (l *lines) do(ctx context.Context, t *Talk, line string) {
 	if l.Interrupted != nil {
 		defer l.Interrupted(cancel)()
 	}
-	t.Do(ctx, line, "", l.show) // a line that is typed anew replaces no message
+	t.Do(ctx, line, "", l.show) // a line that is typed again replaces no message
 }
 
-// next reads a line until ctx is canceled.
+// next reads a line. It returns an empty line when ctx is canceled.
 func (l *lines) next(ctx context.Context, in *bufio.Reader) (line string, err error) {
 	l.write(l.Prompt)
 	read := make(chan struct{})
@@ -91,7 +91,7 @@ func (l *lines) next(ctx context.Context, in *bufio.Reader) (line string, err er
 	}
 }
 
-// readLine reads a line with its continuations.
+// readLine reads a line with its continuation lines.
 func readLine(in *bufio.Reader) (string, error) {
 	var all strings.Builder
 	for {
@@ -112,12 +112,12 @@ func (l *lines) write(text string) {
 	}
 }
 
-// shown writes a text of the conversation as whole lines.
+// shown writes a text of the conversation as complete lines.
 func (l *lines) shown(text string) {
 	l.write(display.Shown(l.Out, strings.TrimSuffix(text, "\n")) + "\n")
 }
 
-// endLine ends a line of text that has arrived in part.
+// endLine ends a line that was written partly.
 func (l *lines) endLine() {
 	if l.written != "" && !strings.HasSuffix(l.written, "\n") {
 		l.write("\n")
@@ -160,7 +160,7 @@ func (l *lines) show(e Event) {
 	}
 }
 
-// note shows what is no answer, which a script gets only when it has asked for it.
+// note shows a text that is not an answer. A script gets it only if it has requested it.
 func (l *lines) note(text string) {
 	if l.Prompt != "" || l.begun && l.Value == nil {
 		l.shown(text)

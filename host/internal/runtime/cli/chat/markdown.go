@@ -8,8 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// style is how text is marked: with the attributes and colors of a terminal, or not at
-// all.
+// style determines whether text has attributes and colors of a terminal.
 type style struct{ color bool }
 
 // Attributes (ECMA-48, SGR).
@@ -24,7 +23,7 @@ const (
 	cyan   = "36"
 )
 
-// mark gives a text on one line an attribute.
+// mark adds an attribute to a text on one line.
 func (s style) mark(attribute, text string) string {
 	if !s.color || attribute == "" || text == "" {
 		return text
@@ -42,11 +41,11 @@ var (
 	quote   = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
 )
 
-// render formats Markdown for a width. Without color the text stays as it was written
-// and is wrapped; what is not Markdown comes out as it is. The text must be clean.
+// render formats Markdown for a width. Without color the text is only wrapped. What is not Markdown
+// is not changed. The text must be clean.
 func render(text string, width int, s style) []string {
 	var out []string
-	end := "" // of the block of code that the line is in
+	end := "" // of the code block that contains the line
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		line = strings.ReplaceAll(line, "\t", "    ")
 		switch mark := fence(line); {
@@ -67,7 +66,7 @@ func render(text string, width int, s style) []string {
 	return out
 }
 
-// fence returns the mark with which a line begins or ends a block of code, if it does.
+// fence returns the mark with which a line begins or ends a code block; empty if it does not.
 func fence(line string) string {
 	mark := strings.TrimLeft(line, " ")
 	if len(line)-len(mark) > 3 || !strings.HasPrefix(mark, "```") && !strings.HasPrefix(mark, "~~~") {
@@ -80,8 +79,8 @@ func fence(line string) string {
 	return mark[:len(mark)-len(info)]
 }
 
-// fence formats the line before or after a block of code: with color only what is written
-// beside the fence, such as the language.
+// fence formats the first or last line of a code block. With color only the text beside the mark is
+// shown, such as the language.
 func (s style) fence(line string, width int) []string {
 	if !s.color {
 		return s.code(line, width)
@@ -94,7 +93,7 @@ func (s style) fence(line string, width int) []string {
 	return s.wrap([]span{{dim, info}}, "  ", "  ", width)
 }
 
-// code formats a line of a block of code, whose columns matter.
+// code formats a line of a code block, whose columns are significant.
 func (s style) code(line string, width int) (out []string) {
 	indent := ""
 	if s.color && width > 4 {
@@ -106,7 +105,7 @@ func (s style) code(line string, width int) (out []string) {
 	return out
 }
 
-// line formats a line outside of code.
+// line formats a line outside of code blocks.
 func (s style) line(line string, width int) []string {
 	line = narrowed(line, width)
 	if !s.color {
@@ -141,19 +140,19 @@ func (s style) line(line string, width int) []string {
 	return s.wrap(inline(strings.TrimLeft(line, " "), ""), indent, indent, width)
 }
 
-// narrowed cuts an indent that leaves too little room for its text.
+// narrowed shortens an indent that leaves too little room for the text.
 func narrowed(line string, width int) string {
 	indent := len(line) - len(strings.TrimLeft(line, " "))
 	return line[max(0, indent-max(0, width-4)/2):]
 }
 
-// inlined matches what is marked within a line; the group that matches says how.
+// inlined matches marked text within a line; the group determines the attribute.
 var inlined = regexp.MustCompile("`{2,}(.+?)`{2,}|`([^`]+)`" +
 	`|\\([\\` + "`" + `*_~\[\]#])` +
 	`|\*\*([^\s*](?:.*?[^\s*])?)\*\*|\b__([^\s_](?:.*?[^\s_])?)__\b|~~([^\s~](?:.*?[^\s~])?)~~` +
 	`|\*([^\s*](?:.*?[^\s*])?)\*|\b_([^\s_](?:.*?[^\s_])?)_\b|\[([^\[\]]+)\]\(([^()\s]+)\)`)
 
-// attributes are those of the groups of inlined.
+// attributes are the attributes for the groups of inlined.
 var attributes = []string{"", cyan, cyan, "", bold, bold, struck, italic, italic, under}
 
 // inline splits a line at code, emphasis and links.
@@ -183,8 +182,8 @@ func inline(s, around string) (out []span) {
 	return out
 }
 
-// wrap breaks spans between words at a width. Words that are wider are broken; each
-// part of a line has its own marks, so that every line stands alone.
+// wrap breaks spans between words at a width. Wider words are broken. Each part of a line has its
+// own attributes, so that lines do not depend on each other.
 func (s style) wrap(spans []span, first, next string, width int) []string {
 	if strings.TrimSpace(next) == "" && ansi.StringWidth(next) > width-2 { // no room for a wide character
 		next = ""
@@ -247,8 +246,9 @@ func words(s string) func(yield func(string) bool) {
 	}
 }
 
-// tail returns the end of Markdown with at least some lines, besides blank ones at its end,
-// from a place outside of code; what is cut off has no effect on it.
+// tail returns the end of a Markdown text: at least the given number of lines, besides blank ones
+// at its end. If it begins in a code block, the opening mark of the block is added, so that the
+// omitted text does not affect it.
 func tail(text string, lines int) string {
 	at := len(strings.TrimRight(text, "\n"))
 	for n := 0; n < lines && at > 0; n++ {

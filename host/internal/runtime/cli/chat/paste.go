@@ -5,33 +5,33 @@ import (
 	"io"
 )
 
-// Marks around what a terminal pastes (xterm, bracketed paste).
+// Marks around pasted text (xterm, bracketed paste).
 const (
 	pasteStart = "\x1b[200~"
 	pasteEnd   = "\x1b[201~"
 )
 
-// escaped is the size of an escaped control character.
+// escaped is the size of an escaped control character in bytes.
 const escaped = len(`\x1b`)
 
-// file is an input that is read as a terminal.
+// file is an input that can be used as a terminal.
 type file interface {
 	io.ReadWriteCloser
 	Fd() uintptr
 	Name() string
 }
 
-// pastes is a terminal in whose pastes control characters are escaped. bubbletea drops the
+// pastes is a terminal that escapes control characters in pasted text, because bubbletea drops the
 // sequences that they begin. It must not be read concurrently.
 type pastes struct {
 	file
 	inside  bool
-	matched int    // bytes of the next mark that have been read
-	rest    []byte // that did not fit in the buffer of the reader
+	matched int    // bytes of the next mark that were read
+	rest    []byte // did not fit into the buffer of the reader
 }
 
-// Read implements io.Reader. It reads no more than fits when each byte is escaped: a caller that
-// polls the terminal does not learn of a rest.
+// Read implements io.Reader. It reads at most as many bytes as fit if each is escaped, because a
+// caller that polls the terminal does not know of a rest.
 func (p *pastes) Read(to []byte) (int, error) {
 	if len(p.rest) == 0 {
 		raw := make([]byte, max(1, len(to)/escaped-len(pasteEnd)))
@@ -48,7 +48,7 @@ func (p *pastes) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// take adds a byte of the terminal to rest. The end of a paste is held until it is complete.
+// take adds a byte of the terminal to rest. The end mark of a paste is kept until it is complete.
 func (p *pastes) take(b byte) {
 	mark := pasteStart
 	if p.inside {

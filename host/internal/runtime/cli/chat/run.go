@@ -17,8 +17,8 @@ type Terminal struct {
 	Color bool
 }
 
-// Run runs a talk on a terminal until it ends. Canceling ctx cancels the line that is executed and
-// ends the talk. The error is that of the start of the talk, of the terminal, or of ctx.
+// Run executes a talk on a terminal until it ends. Canceling ctx cancels the current line and ends
+// the talk. The error is that of the start of the talk, of the terminal, or of ctx.
 func Run(ctx context.Context, t *Talk, on Terminal) error {
 	ctx, stop := context.WithCancel(ctx)
 	if in, ok := on.In.(file); ok {
@@ -39,20 +39,20 @@ func Run(ctx context.Context, t *Talk, on Terminal) error {
 	return err
 }
 
-// driver carries out the effects of a screen.
+// driver executes the effects of a screen.
 type driver struct {
 	ctx     context.Context
 	talk    *Talk
 	program *tea.Program
 	working sync.WaitGroup
-	failed  error // of the begin; read when the program has ended
+	failed  error // error of Begin; read after the program has ended
 
 	mu     sync.Mutex
-	cancel func() // of the line that is executed
+	cancel func() // cancels the current line
 }
 
-// app is the program of a screen. Commands wait until the ones before are carried out, so
-// that lines are printed in their order.
+// app is the program of a screen. Commands wait until the previous ones are executed, so that lines
+// are printed in order.
 type app struct {
 	*driver
 	screen  screen
@@ -60,10 +60,10 @@ type app struct {
 	busy    bool
 }
 
-// done reports that commands were carried out.
+// done reports that commands were executed.
 type done struct{}
 
-// begun reports how the begin of the talk went.
+// begun reports the result of Begin.
 type begun struct{ err error }
 
 // Init implements tea.Model.
@@ -133,15 +133,15 @@ func (a app) lines() []string {
 	return lines
 }
 
-// printed are the commands that write lines above the screen, as many at once as there
-// is room for: more would scroll the screen itself away.
+// printed returns the commands that write lines above the screen. Each writes at most room lines,
+// because more would scroll the screen away.
 func printed(lines []string, room int) (out []tea.Cmd) {
 	room = max(1, room)
 	for len(lines) > 0 {
 		n := min(room, len(lines))
 		part := strings.Join(lines[:n], "\n")
 		if part == "" {
-			part = " " // nothing is not printed
+			part = " " // an empty text would not be printed
 		}
 		out = append(out, tea.Println(part))
 		lines = lines[n:]

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// effect is what the driver of a screen carries out: a value of one of these types.
+// effect is executed by the driver of a screen. Its type is one of the types below.
 type effect any
 
 type (
@@ -26,38 +26,38 @@ type (
 // ended reports that a line was executed.
 type ended struct{}
 
-// screen is the state of the terminal below the scrollback: the text that is arriving,
-// a line of state, and the input.
+// screen is the state of the terminal below the scrollback: the arriving text, a status line, and
+// the input.
 type screen struct {
 	style         style
 	width, height int
-	// columns are those of a text. The last one of the terminal stays empty: bubbletea erases the
-	// rest of each line that it prints above the screen, from the cursor on, and after a line that
-	// fills the terminal the cursor is still on its last character.
+	// columns is the maximum width of a text. The last column of the terminal stays empty: after
+	// each line above the screen, bubbletea erases the rest of it from the cursor on, which after a
+	// full line would be its last character.
 	columns int
 
 	input textarea.Model
-	// original is the text that was put into the input, shown is how the input holds it.
+	// original is the text that was put into the input, shown is its form in the input.
 	original, shown string
 
-	past    []string // lines that were entered
-	at      int      // place in past; its length: the line that is being written
-	written string   // that line, while another one is shown
-	draft   Offer    // the message without an answer that the line is made of; zero: none
+	past    []string // entered lines
+	at      int      // index in past; its length: the new line
+	written string   // the new line, while another one is shown
+	draft   Offer    // the unanswered message that the line was created from; zero: none
 	offers  []Offer  // for the next times that the input is empty
-	sent    Offer    // the message without an answer that the line being executed is made of
-	earlier []string // ids of the messages without an answer that are older than this chat
+	sent    Offer    // the unanswered message that the line being executed was created from
+	earlier []string // ids of the unanswered messages that are older than this chat
 
 	where    Moved
-	opening  bool // the conversation is being opened, so there is no prompt
+	opening  bool // the conversation is being opened: no prompt
 	busy     bool
 	canceled bool
-	leaving  bool // the last key was a Ctrl-C on an empty input
+	leaving  bool // the last key was Ctrl-C on an empty input
 	asking   string
-	text     string // of the answer that is arriving, clean
+	text     string // of the arriving answer, clean
 }
 
-// opens returns the screen while the conversation is opened: it takes text, and executes none.
+// opens returns the screen while the conversation is opened: text can be entered, but not executed.
 func (s screen) opens() screen {
 	s.opening, s.busy = true, true
 	return s
@@ -91,7 +91,7 @@ func (s screen) resized(width, height int) screen {
 	return s.edited(nil) // so that the cursor is in view
 }
 
-// step takes a message and returns the next state with the effects, in their order.
+// step takes a message and returns the next state with the effects, in order.
 func (s screen) step(msg tea.Msg) (screen, []effect) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -109,8 +109,8 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 	}
 }
 
-// edited changes the input. What is typed after an earlier message was deleted from it leaves
-// that message alone. One of this chat is replaced by what is typed in its place.
+// edited changes the input. If an older message was deleted from the input, new text does not
+// replace that message. A message of this chat is replaced by the new text.
 func (s screen) edited(msg tea.Msg) screen {
 	s.input, _ = s.input.Update(msg)
 	if s.input.Value() == "" && s.at == len(s.past) && slices.Contains(s.earlier, s.draft.Draft) {
@@ -175,8 +175,8 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 	return s.edited(m), nil
 }
 
-// enter executes the input. A backslash at its end makes a new line instead, unless it is of a
-// text that was put into the input.
+// enter executes the input. A backslash at its end inserts a new line instead, unless the input is
+// an unchanged text that was put into it.
 func (s screen) enter() (screen, []effect) {
 	line := s.line()
 	switch {
@@ -200,16 +200,15 @@ func (s screen) enter() (screen, []effect) {
 	return s, []effect{scroll{s.spoken(line)}, execute{line, draft.Draft}}
 }
 
-// sends reports whether a line may send a message: /edit does with a text.
+// sends reports whether a line may send a message; /edit does if it has a text.
 func sends(line string) bool {
 	name, arg, ok := commandOf(line)
 	_, written, _ := numbered(arg)
 	return !ok || name == "edit" && strings.TrimSpace(written) != ""
 }
 
-// taken empties the input. It returns the message without an answer that the input was
-// made of. A line that was being written when another one was recalled is
-// offered later.
+// taken empties the input. It returns the unanswered message that the input was created from. A new
+// line that was not entered because another one was recalled is offered later.
 func (s screen) taken(line string) (_ screen, draft Offer) {
 	if s.at == len(s.past) {
 		draft = s.draft
@@ -222,13 +221,13 @@ func (s screen) taken(line string) (_ screen, draft Offer) {
 	return s, draft
 }
 
-// ahead puts an offer before the others.
+// ahead inserts an offer before the others.
 func (s screen) ahead(o Offer) screen {
 	s.offers = slices.Insert(slices.Clone(s.offers), 0, o)
 	return s
 }
 
-// offered moves the next offer into an empty input. One that is too large for it is skipped.
+// offered moves the next offer into an empty input. Offers that are too large are skipped.
 func (s screen) offered() (screen, []effect) {
 	if s.busy || s.input.Value() != "" || len(s.offers) == 0 {
 		return s, nil
@@ -258,7 +257,7 @@ func (s screen) remember(line string) screen {
 	return s
 }
 
-// recalled shows a line that was entered, or the one that is being written.
+// recalled shows an entered line, or the new line.
 func (s screen) recalled(at int) (screen, []effect) {
 	if s.at == len(s.past) {
 		s.written = s.line()
@@ -284,11 +283,11 @@ func (s screen) completed(name string) screen {
 	return s
 }
 
-// event takes what happens while a line is executed.
+// event handles an event while a line is executed.
 func (s screen) event(e Event) (screen, []effect) {
 	switch e := e.(type) {
 	case Moved:
-		if e.Conversation != s.where.Conversation { // the drafts are those of the one before
+		if e.Conversation != s.where.Conversation { // the drafts are those of the previous conversation
 			s = s.withoutDrafts()
 		}
 		s.where = e
@@ -333,13 +332,14 @@ func (s screen) event(e Event) (screen, []effect) {
 	return s, nil
 }
 
-// withoutDrafts forgets the offers of messages without an answer.
+// withoutDrafts removes the offers of unanswered messages.
 func (s screen) withoutDrafts() screen {
 	s.draft, s.offers = Offer{}, slices.DeleteFunc(slices.Clone(s.offers), func(o Offer) bool { return o.Draft != "" })
 	return s
 }
 
-// failed shows why a line failed and offers it again. What has arrived stays readable.
+// failed shows why a line failed and offers it again. The text that has arrived is kept in the
+// scrollback.
 func (s screen) failed(e Failed) (screen, []effect) {
 	var lines []string
 	if s.text != "" {
@@ -350,13 +350,13 @@ func (s screen) failed(e Failed) (screen, []effect) {
 	} else {
 		lines = append(lines, s.wrapped(red, e.Err.Text(contract.SourceText{Brief: true}))...)
 	}
-	if s.input.Value() == "" || e.Again.Draft != "" { // a command is in the history anyway
+	if s.input.Value() == "" || e.Again.Draft != "" { // a command is in the history
 		s = s.ahead(e.Again)
 	}
 	return s, []effect{scroll{append(lines, "")}}
 }
 
-// clean is a text of a model or a plugin without control characters.
+// clean returns a text of a model or a plugin without control characters.
 func clean(text string) string { return display.Clean(strings.ReplaceAll(text, "\r\n", "\n")) }
 
 // noted shows a text of the program.
@@ -366,10 +366,10 @@ func (s screen) noted(text string) []effect {
 
 func (s screen) rendered(text string) []string { return render(text, s.columns, s.style) }
 
-// spaced is a clean text with blanks in place of tabs, whose width depends on the column.
+// spaced returns a clean text with blanks for tabs, whose width depends on the column.
 func spaced(text string) string { return strings.ReplaceAll(clean(text), "\t", "    ") }
 
-// wrapped is a text of the program.
+// wrapped returns the lines of a text of the program.
 func (s screen) wrapped(attribute, text string) (out []string) {
 	for line := range strings.SplitSeq(spaced(text), "\n") {
 		line = narrowed(line, s.columns)
@@ -379,7 +379,7 @@ func (s screen) wrapped(attribute, text string) (out []string) {
 	return out
 }
 
-// spoken is a line of the user.
+// spoken returns the lines of a text of the user.
 func (s screen) spoken(text string) (out []string) {
 	prompt := "> "
 	for line := range strings.SplitSeq(spaced(text), "\n") {
@@ -389,8 +389,8 @@ func (s screen) spoken(text string) (out []string) {
 	return append(out, "")
 }
 
-// view returns the lines of the screen and the place of the cursor in them. Of an answer
-// that is arriving it has the end: what is printed above the screen needs some room.
+// view returns the lines of the screen and the position of the cursor in them. It has only the end
+// of an arriving answer, because lines above the screen need room to be printed.
 func (s screen) view() (lines []string, x, y int) {
 	if s.opening {
 		return []string{s.style.mark(dim, ansi.Truncate(s.state(), s.width, "…"))}, 0, 0
@@ -410,7 +410,7 @@ func (s screen) view() (lines []string, x, y int) {
 	return append(lines, in...), x, y
 }
 
-// state is the line above the input.
+// state returns the line above the input.
 func (s screen) state() string {
 	switch {
 	case s.canceled:

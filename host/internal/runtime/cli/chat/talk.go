@@ -13,20 +13,20 @@ import (
 )
 
 // Caller calls an intent and returns the response envelope. show receives the events of the run.
-// Canceling ctx cancels the run; Call returns when the run has ended, or with an error other than
+// Canceling ctx cancels the run. Call returns when the run has ended, or with an error other than
 // canceled if its end is unknown.
 type Caller interface {
 	Call(ctx context.Context, request edn.Value, show func(event edn.Value) error) (edn.Value, error)
 }
 
-// Settings configure a talk.
+// Settings configures a talk.
 type Settings struct {
 	Conversation string   // its name; empty: a new one
 	Model        string   // a capability; empty: one that serves model/chat
-	Agent        string   // a capability, or the intent agent/run; empty: the model alone
-	System       string   // instructions ahead of the conversation
+	Agent        string   // a capability, or the intent agent/run; empty: only the model
+	System       string   // instructions before the conversation
 	Models       []string // capabilities that serve model/chat
-	Temporary    bool     // the conversation ends with the program
+	Temporary    bool     // delete the conversation at the end of the program
 	// Apply adds the flags of the command line to a request.
 	Apply func(request edn.Value) edn.Value
 	// WriteFile creates a file of an export.
@@ -40,16 +40,15 @@ type Talk struct {
 
 	id      string
 	version int64
-	// before has the version that an undo of a version restores, where it is not the
-	// one before it.
+	// before has the version that an undo of a version restores, if it is not the previous one.
 	before map[int64]int64
-	draft  string // id of the message without an answer that the present line is
+	draft  string // id of the unanswered message that the current line is
 	last   hearing
 	open   openRun
-	spent  []spending // one for each answer that was asked for
+	spent  []spending // one per requested answer
 }
 
-// openRun is a run that was to answer a line, and whose answer this talk has not received.
+// openRun is a run for a line whose answer this talk has not received.
 type openRun struct{ id, line string }
 
 // New returns a talk. Begin must be called first.
@@ -57,7 +56,7 @@ func New(caller Caller, s Settings) *Talk {
 	return &Talk{Settings: s, caller: caller, before: map[int64]int64{}}
 }
 
-// shownTurns is how many turns of a conversation are shown when it is continued.
+// shownTurns is the number of turns that are shown when a conversation is continued.
 const shownTurns = 6
 
 // Begin opens the conversation and shows its last turns.
@@ -65,7 +64,7 @@ func (t *Talk) Begin(ctx context.Context, show func(Event)) error {
 	return t.enter(ctx, t.Conversation, show)
 }
 
-// enter opens a conversation, which it creates if there is none.
+// enter opens a conversation, which is created if it does not exist.
 func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	t.id = name
 	of, err := t.ask(ctx, "open", edn.MapBuilder{}, nil)
@@ -76,7 +75,7 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	t.version, _ = of.Key("version").AsInt()
 	clear(t.before)
 	var kept edn.Value
-	if name != "" { // it may have turns, or a message that has no answer
+	if name != "" { // it may have turns, or an unanswered message
 		if kept, err = t.get(ctx, shownTurns); err != nil {
 			return err
 		}
@@ -100,7 +99,7 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	return nil
 }
 
-// recall shows the last turns, and offers the messages without an answer.
+// recall shows the last turns, and offers the unanswered messages.
 func (t *Talk) recall(kept edn.Value, show func(Event)) {
 	for m := range kept.Key("messages").Elems() {
 		show(said(m))
@@ -121,7 +120,7 @@ func (t *Talk) recall(kept edn.Value, show func(Event)) {
 	}
 }
 
-// message is the text that a line sends.
+// message returns the text that a line sends.
 func message(line string) string {
 	if indent, rest := indented(line); strings.HasPrefix(rest, "//") {
 		return indent + rest[1:]
@@ -129,7 +128,7 @@ func message(line string) string {
 	return line
 }
 
-// typed is the line that sends a text.
+// typed returns the line that sends a text.
 func typed(text string) string {
 	if indent, rest := indented(text); strings.HasPrefix(rest, "/") {
 		return indent + "/" + rest
@@ -137,10 +136,10 @@ func typed(text string) string {
 	return text
 }
 
-// model is what answers.
+// model returns the name of the agent or model that answers.
 func (t *Talk) model() string { return cmp.Or(t.Agent, t.Model, first(t.Models)) }
 
-// Do executes a line, which is a message or a command, and reports its events, errors included, to
+// Do executes a line, which is a message or a command, and reports its events, including errors, to
 // show. draft is the id of the unanswered message that the line replaces; empty: none. Canceling
 // ctx cancels the line.
 func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
@@ -150,7 +149,7 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	if name, arg, ok := commandOf(line); !ok {
 		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
-		if name != "edit" { // the indent of a text belongs to it
+		if name != "edit" { // the indent is part of a text
 			arg = strings.TrimSpace(arg)
 		}
 		if c.args == "" {
@@ -189,7 +188,7 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: failed.Type == "canceled" && t.version == before})
 }
 
-// confirmLimit bounds the check of what a canceled run has committed.
+// confirmLimit is the time limit for checking what a canceled run has committed.
 const confirmLimit = 5 * time.Second
 
 // committed returns the answer that the open run has added to the conversation, and the line that
@@ -223,14 +222,14 @@ func slash(name string) string {
 	return "/" + name
 }
 
-// send has a message answered. in is more of the input of the intent.
+// send sends a message for an answer. in is further input of the intent.
 func (t *Talk) send(ctx context.Context, said string, in edn.MapBuilder, show func(Event)) error {
 	in.Key("text", edn.Text(said))
 	in.OptText("draft/id", t.draft)
 	return t.answered(ctx, "send", in, show)
 }
 
-// answered calls an intent that has a model or an agent answer.
+// answered calls an intent that makes a model or an agent answer.
 func (t *Talk) answered(ctx context.Context, intent string, in edn.MapBuilder, show func(Event)) error {
 	in.OptText("system", t.System)
 	if t.Model != "" {
@@ -265,8 +264,8 @@ const (
 	modelIntent = "model/chat"
 )
 
-// change calls an intent that makes a version of the conversation from the one that
-// this talk has seen.
+// change calls an intent that creates a version of the conversation from the one that this talk
+// knows.
 func (t *Talk) change(ctx context.Context, intent string, in edn.MapBuilder, show func(edn.Value) error) (edn.Value, error) {
 	in.Key("base-version", edn.Int(t.version))
 	out, err := t.ask(ctx, intent, in, show)
@@ -276,7 +275,7 @@ func (t *Talk) change(ctx context.Context, intent string, in edn.MapBuilder, sho
 	return out, err
 }
 
-// get reads the last turns of the conversation.
+// get returns the conversation with its last turns; window is their number.
 func (t *Talk) get(ctx context.Context, window int) (edn.Value, error) {
 	var in edn.MapBuilder
 	in.Key("window", edn.Int(int64(window)))
@@ -305,7 +304,7 @@ func (t *Talk) ask(ctx context.Context, intent string, in edn.MapBuilder, show f
 	return response.Key("result").Key("out"), nil
 }
 
-// hearing is what the events of a run say about its answer.
+// hearing is what the events of a run report about its answer.
 type hearing struct {
 	show  func(Event)
 	run   string
@@ -321,8 +320,8 @@ type gate struct {
 	pass, applicable bool
 }
 
-// hear takes an event of a run. The text is that of the call of the intent itself; what
-// answers it is called within.
+// hear handles an event of a run. The text is that of the call of the intent itself; its answer
+// comes from a nested call.
 func (h *hearing) hear(e edn.Value) error {
 	if h.show == nil {
 		return errors.New("internal error: no answer is expected")
@@ -335,7 +334,7 @@ func (h *hearing) hear(e edn.Value) error {
 			h.show(Piece{text(e, "text")})
 		}
 	case "retract":
-		if reason := word(e, "reason"); outer && reason != "canceled" { // then Failed follows
+		if reason := word(e, "reason"); outer && reason != "canceled" { // Failed follows for "canceled"
 			h.show(Retracted{reason})
 		}
 	case "attempt":
@@ -360,16 +359,16 @@ func (h *hearing) hear(e edn.Value) error {
 	return nil
 }
 
-// said is a message as it is shown.
+// said returns a message for display.
 func said(m edn.Value) Said { return Said{word(m, "role"), author(m), content(m)} }
 
-// author is what wrote a message: the model if it is known, else the capability.
+// author returns the author of a message: the model if it is known, otherwise the capability.
 func author(m edn.Value) string {
 	by := m.Key("attribution")
 	return cmp.Or(text(by, "model"), word(by, "agent"), word(by, "cap/id"))
 }
 
-// content is the text of a message, with a line for each part that is none.
+// content returns the text of a message, with a line for each part that is not text.
 func content(m edn.Value) string {
 	c := m.Key("content")
 	if s, ok := c.AsString(); ok {
@@ -394,7 +393,7 @@ func text(v edn.Value, key string) string {
 	return s
 }
 
-// word is a keyword or a string.
+// word returns a value that is a keyword or a string.
 func word(v edn.Value, key string) string {
 	s, _ := v.Key(key).AsKeyword()
 	return cmp.Or(s, text(v, key))

@@ -15,9 +15,9 @@ func Terminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Shown returns text that is safe to write to w. On a terminal, control
-// characters and bidirectional controls from plugins, models and their sources
-// are escaped. A file or a pipe gets the text unchanged.
+// Shown returns text that is safe to write to w. For a terminal, control characters and
+// bidirectional controls are escaped, which may come from plugins or models. For a file or pipe the
+// text is unchanged.
 func Shown(w io.Writer, text string) string {
 	if !Terminal(w) {
 		return text
@@ -25,18 +25,18 @@ func Shown(w io.Writer, text string) string {
 	return Clean(text)
 }
 
-// Clean returns text, which may have several lines, with control characters escaped.
+// Clean returns text with control characters escaped, except for tabs and line ends.
 func Clean(text string) string {
 	return visible(text, func(r rune) bool { return r == '\t' || r == '\n' })
 }
 
-// Printable returns one line of text with control characters escaped.
+// Printable returns one line of text with control characters escaped, except for tabs.
 func Printable(line string) string {
 	return visible(line, func(r rune) bool { return r == '\t' })
 }
 
-// visible escapes control characters and bidirectional controls, except those
-// for which stays is true.
+// visible escapes control characters and bidirectional controls, except those for which stays is
+// true.
 func visible(text string, stays func(rune) bool) string {
 	acts := func(r rune) bool { return (control(r) || turns(r)) && !stays(r) }
 	if strings.IndexFunc(text, acts) < 0 {
@@ -56,10 +56,10 @@ func visible(text string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// control reports C0 and C1 control characters (ISO 6429).
+// control reports whether r is a C0 or C1 control character (ISO 6429).
 func control(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
 
-// turns reports the explicit controls of the bidirectional algorithm (UAX 9).
+// turns reports whether r is an explicit control of the bidirectional algorithm (UAX 9).
 func turns(r rune) bool {
 	return r == 0x061c || r == 0x200e || r == 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }

@@ -1,3 +1,3 @@
-// Package display writes text for people: tables that fit a screen, and text of
-// plugins and models without characters that act on a terminal.
+// Package display writes text for people: tables that fit a screen, and text of plugins and models
+// without control characters.
 package display

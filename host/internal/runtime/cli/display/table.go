@@ -11,9 +11,9 @@ import (
 // lastWidth is the minimum width of the last column of a table.
 const lastWidth = 30
 
-// Table aligns rows under their headings. Text of the last column that does
-// not fit wraps into further lines; columns that do not fit are listed by name
-// below the row. Words are not split.
+// Table writes rows aligned under their headings. Text of the last column that does not fit is
+// continued on the next lines; columns that do not fit are listed by name below the row. Words are
+// not split.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	width := make([]int, len(head))
 	for _, row := range append([][]string{head}, rows...) {
@@ -21,7 +21,7 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 			width[i] = max(width[i], len([]rune(cell)))
 		}
 	}
-	shown, last := 0, 0 // columns side by side, and where the last of them begins
+	shown, last := 0, 0 // columns side by side, and the start of the last one
 	for at := 0; shown < len(head); shown++ {
 		need := width[shown]
 		if shown == len(head)-1 {

@@ -15,12 +15,12 @@ const (
 	Denied      = 4   // a rule forbids the operation
 	NotFound    = 5   // the named object does not exist
 	Conflict    = 6   // the object is in use or waits for a decision
-	Deadline    = 7   // the deadline passed or the run was cancelled
+	Deadline    = 7   // the deadline passed or the run was canceled
 	Interrupted = 130 // SIGINT
 )
 
-// workspaceCodes are the codes of errors of a context engine that do not follow
-// from their HTTP status (WS-184).
+// workspaceCodes has the codes of errors of a context engine that do not follow from their HTTP
+// status (WS-184).
 var workspaceCodes = map[string]int{
 	"store/corrupt":              Negative,
 	"store/read-only":            Negative,

@@ -15,14 +15,14 @@ var templates embed.FS
 
 // File is one file of a project.
 type File struct {
-	// Path is relative and slash-separated.
+	// Path is relative, with slashes.
 	Path string
 	Text []byte
 	// Run marks executable files.
 	Run bool
 }
 
-// Files returns the files of the project in the order of their templates.
+// Files returns the files of the project. The error is that of Check for an invalid project.
 func (p Project) Files() ([]File, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (p Project) sources() []source {
 		source{"common/ferment.hcl.tmpl", "ferment.hcl"})
 }
 
-// here holds values of this machine that are not committed: the workspace with
-// the checkout of the SDK, or an unusual interpreter.
+// here returns values of this machine that are not committed: the workspace with the checkout of
+// the SDK, or an interpreter other than the default.
 func (p Project) here() string {
 	switch {
 	case p.Lang == Go && p.Local != "":
@@ -80,8 +80,7 @@ func (p Project) here() string {
 	return ""
 }
 
-// interpreters maps languages to their default interpreter and the variable
-// that overrides it.
+// interpreters maps languages to their default interpreter and the variable that overrides it.
 var interpreters = map[string]struct{ variable, path string }{
 	Python: {"PYTHON", "/usr/bin/python3"},
 	Node:   {"NODE", "/usr/bin/node"},
@@ -91,8 +90,7 @@ var interpreters = map[string]struct{ variable, path string }{
 // none.
 func DefaultInterpreter(lang string) string { return interpreters[lang].path }
 
-// program returns the command of the plugin block, and the files that it
-// depends on.
+// program returns the command of the plugin block, and the files that it depends on.
 func (p Project) program() (command string, files []string) {
 	interpreter := fmt.Sprintf("env(%q, %q), ", interpreters[p.Lang].variable, interpreters[p.Lang].path)
 	switch p.Lang {
@@ -107,7 +105,7 @@ func (p Project) program() (command string, files []string) {
 }
 
 func (p Project) fill(name string, text []byte) ([]byte, error) {
-	// The delimiters occur in none of the languages.
+	// None of the languages uses these delimiters.
 	t, err := template.New(name).Delims("<%", "%>").Option("missingkey=error").Parse(string(text))
 	if err != nil {
 		return nil, fmt.Errorf("new plugin: %w", err)
@@ -125,7 +123,7 @@ func (p Project) fill(name string, text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// quoted formats the elements of an HCL list.
+// quoted returns the elements of an HCL list.
 func quoted(words []string) string {
 	all := make([]string, len(words))
 	for i, w := range words {

@@ -10,19 +10,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Project describes a plugin project to generate.
+// Project describes the project of a new plugin.
 type Project struct {
 	// Name is the name of the plugin, of its module and of its folder.
 	Name string
-	// Kind is the kind of the capability, Lang the language; see Kinds and
-	// Langs.
+	// Kind is one of Kinds, Lang one of Langs.
 	Kind, Lang string
-	// Interpreter is the program that runs a plugin in Python or Node on this
-	// machine.
+	// Interpreter is the program that runs a plugin in Python or Node on this machine.
 	Interpreter string
 	// SDKVersion is the version of the SDK that a Go module requires.
 	SDKVersion string
-	// Local is a checkout to take the SDK from instead, empty for none.
+	// Local is a checkout that replaces the SDK; empty: none.
 	Local string
 }
 
@@ -39,14 +37,13 @@ func Kinds() []string { return []string{"solver", "llm", "judge", "checker", "to
 // Langs returns the languages with templates.
 func Langs() []string { return []string{Go, Python, Node} }
 
-// projectName matches names that are valid as keyword namespace, folder, Go
-// module and npm package.
+// projectName matches names that are valid as keyword namespace, folder, Go module and npm package.
 var projectName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// maxName keeps names and derived ids readable in a table.
+// maxName is the maximum length of a name, so that names and derived ids are readable in a table.
 const maxName = 40
 
-// Check returns an error with one sentence for each problem of p; nil if there is none.
+// Check returns an input/invalid error with one clause for each problem of p; nil if there is none.
 func (p Project) Check() error {
 	var wrong []string
 	if len(p.Name) > maxName || !projectName.MatchString(p.Name) {
@@ -76,7 +73,7 @@ func (p Project) Check() error {
 	return nil
 }
 
-// sample is the capability of a kind and an example call.
+// sample is the capability of a kind with an example call.
 type sample struct {
 	Capability, Intent string
 	// Try is an input, Answer a part of its output, both in EDN.
@@ -97,7 +94,7 @@ func (p Project) sample() sample {
 	return sample{p.Name + "/tool", p.Name + "/count", `{:text "to be or not to be"}`, `:distinct 4`}
 }
 
-// Try returns a command line that calls the plugin after it is built.
+// Try returns a command that calls the plugin after it is built.
 func (p Project) Try() string {
 	s := p.sample()
 	return fmt.Sprintf("ferment act %s '%s'", s.Intent, s.Try)

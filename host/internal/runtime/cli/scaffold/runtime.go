@@ -15,23 +15,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// RuntimeDir is the folder with the runtime of a project in Python or for
-// Node: the files that implement the plugin contract. All programs of the
-// project import them from there.
+// RuntimeDir is the folder with the runtime of a project in Python or Node: the files that
+// implement the plugin contract. All programs of the project import them from there.
 const RuntimeDir = "ferment"
 
-// Change is a runtime file that is missing in a project or differs from that
-// of this program.
+// Change is a runtime file that is missing in a project or differs from that of this program.
 type Change struct {
 	File
-	// Missing reports whether the project lacks the file.
+	// Missing reports whether the file is missing in the project.
 	Missing bool
 }
 
-// Outdated compares the runtime of the project dir with that of this program.
-// It detects the languages from the files of the project, and sorts the
-// changes by path. A folder that is not a project in Python or for Node is an
-// input/invalid error. Nothing is written.
+// Outdated compares the runtime in the project dir with that of this program and returns the
+// changes sorted by path. It writes nothing. The languages are detected from the files of the
+// project. The error is input/invalid for a folder that is not a project in Python or Node.
 func Outdated(dir string) ([]Change, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -65,14 +62,13 @@ func Outdated(dir string) ([]Change, error) {
 			}
 		}
 	}
-	// Both languages share the messages.
+	// Both languages have the same proto files.
 	slices.SortFunc(all, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(all, func(a, b Change) bool { return a.Path == b.Path }), nil
 }
 
-// Update writes changes into the project dir, each file atomically. Nothing
-// outside of RuntimeDir is written. After an error some files may be new; a
-// repetition writes the rest.
+// Update writes changes to the project dir, each file atomically. Nothing outside of RuntimeDir is
+// written. After an error some files may be new; a repetition writes the others.
 func Update(dir string, changes []Change) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -100,7 +96,7 @@ func Update(dir string, changes []Change) error {
 var runtimeMarks = []struct {
 	lang, program string
 	runtime       []string
-	formerly      []string // before the runtime had a folder of its own
+	formerly      []string // before the runtime had its own folder
 }{
 	{Python, "plugin.py", []string{"ferment/__init__.py", "ferment/wire.py"}, []string{"wire.py", "plugin_pb2.py"}},
 	{Node, "plugin.mjs", []string{"ferment/index.mjs"}, []string{"wire.mjs", "certificate.mjs"}},
@@ -130,8 +126,7 @@ func runtimesOf(root *os.Root) ([]string, error) {
 	return langs, nil
 }
 
-// formerLayout is the error for a project whose runtime has no folder of its
-// own.
+// formerLayout returns the error for a project whose runtime has no folder.
 func formerLayout(dir, lang, file string) error {
 	remove, from := "wire.py, blake3.py, plugin_pb2.py, goplugin_pb2.py", "the package ferment"
 	if lang == Node {
@@ -143,8 +138,7 @@ func formerLayout(dir, lang, file string) error {
 			" in your programs, and name its files in files of ferment.hcl")
 }
 
-// runtimeFiles returns the runtime of a language; Go has none, its SDK is a
-// module.
+// runtimeFiles returns the runtime of a language; nil for Go, whose SDK is a module.
 func runtimeFiles(lang string) ([]File, error) {
 	sources, err := fs.Glob(templates, path.Join("templates", lang, RuntimeDir, "*.*"))
 	if err != nil || len(sources) == 0 {

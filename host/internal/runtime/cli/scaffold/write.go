@@ -10,9 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Write creates the folder dir with the files. It rejects an existing name. On
-// error nothing remains: the files are written to a temporary folder that is
-// renamed at the end.
+// Write creates the folder dir with the files. The folder must not exist. After an error nothing
+// remains, because the files are written to a temporary folder that is renamed at the end.
 func Write(dir string, files []File) error {
 	switch _, err := os.Lstat(dir); {
 	case err == nil:
@@ -30,12 +29,12 @@ func Write(dir string, files []File) error {
 			return fmt.Errorf("new plugin: %w", err)
 		}
 	}
-	if err := os.Chmod(beside, 0o755); err != nil { // readable for other users
+	if err := os.Chmod(beside, 0o755); err != nil { // readable by other users
 		return fmt.Errorf("new plugin: %w", err)
 	}
 	switch err := os.Rename(beside, dir); {
 	case errors.Is(err, fs.ErrExist):
-		return taken(dir) // another process was faster
+		return taken(dir) // another process created it
 	case err != nil:
 		return fmt.Errorf("new plugin: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// longTime is the deadline of verbs that may take long.
+// longTime is the deadline of verbs that may need much time.
 const longTime = 24 * time.Hour
 
 // caller calls the intent of one invocation.
@@ -23,7 +23,7 @@ type caller struct {
 	*invocation
 	calls    Caller
 	progress *progress
-	delta    func(edn.Value) error // takes values and text of a stream; nil: they are ignored
+	delta    func(edn.Value) error // receives values and text of a stream; nil: they are ignored
 }
 
 // open prepares the calls of an invocation.
@@ -67,8 +67,8 @@ func (in *invocation) request(intent string, input edn.Value) edn.Value {
 	return request
 }
 
-// effects returns what a call may do: read, and write its store if the verb does. What
-// it calls besides its own intent writes: see send.
+// effects returns the effects that a call may have: reading, and writing its store if the verb
+// does. What it calls in addition to its own intent may write: see send.
 func (in *invocation) effects(intent string) []string {
 	allowed := []string{"db/read", "fs/read"}
 	if !in.reads && in.verb.agent != reader || in.verb.writes || intent != in.verb.name() {
@@ -110,7 +110,7 @@ func (c *caller) callIntent(intent string, input edn.Value) (edn.Value, error) {
 	return response.Key("result").Key("out"), nil
 }
 
-// event takes one event of the run.
+// event handles one event of the run.
 func (c *caller) event(e edn.Value) error {
 	switch kind := plain(e.Key("event")); kind {
 	case "progress":
@@ -154,7 +154,7 @@ func (in *invocation) once() error {
 	return in.conclude(c, func() (edn.Value, error) { return c.call(in.input) })
 }
 
-// conclude prints what a call returned.
+// conclude prints the result of a call.
 func (in *invocation) conclude(c *caller, call func() (edn.Value, error)) error {
 	out, err := call()
 	if err != nil {
@@ -170,7 +170,8 @@ func (in *invocation) conclude(c *caller, call func() (edn.Value, error)) error 
 	return nil
 }
 
-// askFirst shows the result of a dry run and asks before the intent is called.
+// askFirst shows the result of a dry run and asks before the intent is called. The error ends the
+// command.
 func (in *invocation) askFirst() error {
 	if !in.common.dryRun && in.Format() != "text" {
 		return in.usagef("%s asks before it acts: add --yes to confirm, or --dry-run", last(in.words))
@@ -219,7 +220,7 @@ func (in *invocation) rendered(out edn.Value) (string, error) {
 	return p.String(), nil
 }
 
-// write writes data to the file of --out, else to standard output.
+// write writes data to the file of --out, otherwise to standard output.
 func (in *invocation) write(data []byte) error {
 	if in.out != "" {
 		return in.WriteFile(in.out, data)

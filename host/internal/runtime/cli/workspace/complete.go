@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// complete registers what shells complete: paths of the workspace for a NODE, and for
-// flags that take one.
+// complete registers the completions for shells: paths of the workspace for a NODE, and for flags
+// that have one.
 func (v *verb) complete(cmd *cobra.Command, sh *Shell, c *common) {
 	paths := func(words ...string) cobra.CompletionFunc {
 		return func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
@@ -34,8 +34,8 @@ func (v *verb) complete(cmd *cobra.Command, sh *Shell, c *common) {
 	}
 }
 
-// offer returns the words and the paths that begin with a prefix, one level deep. A
-// directory ends with a slash, after which more can follow.
+// offer returns the words and the paths that begin with a prefix, one level deep. A directory ends
+// with a slash, so that it can be continued.
 func (p place) offer(prefix string, words ...string) (list []string, directive cobra.ShellCompDirective) {
 	for _, w := range words {
 		if strings.HasPrefix(w, prefix) {
@@ -43,7 +43,7 @@ func (p place) offer(prefix string, words ...string) (list []string, directive c
 		}
 	}
 	dir, begun := filepath.Split(prefix)
-	entries, _ := os.ReadDir(p.absolute(dir)) // nothing to offer without them
+	entries, _ := os.ReadDir(p.absolute(dir)) // without entries there are no candidates
 	directive = cobra.ShellCompDirectiveNoFileComp
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), begun) || e.Name() == ".git" || e.Name() == filepath.Dir(filepath.Dir(storeFile)) {

@@ -1,15 +1,14 @@
-// Package workspace is the part of the command line that works with a context
-// engine: the verbs `ferment workspace ...` and `ferment context ...`.
+// Package workspace is the part of the command line for a context engine: the verbs `ferment
+// workspace ...` and `ferment context ...`.
 //
-// Each verb is one row of a table. The row names the intent, the flags with the
-// input keys that they set, the arguments, and the form of the text output. A
-// verb calls its intent once; whichever capability the host routes the intent
-// to answers. Destructive verbs call it twice: with a dry run whose result they
-// show before they ask, and to do it.
+// Each verb is one row of a table. The row has the intent, the flags with the input keys that they
+// set, the arguments, and the form of the text output. A verb calls its intent once, and the host
+// selects the capability. Destructive verbs call it twice: first with a dry run, whose result they
+// show before they ask.
 //
-// [Commands] builds the commands from the table. What they need of the command
-// line around them comes in as a [Shell].
+// [Commands] creates the commands from the table. A [Shell] gives them access to the surrounding
+// command line.
 //
-// Failures that were printed here are returned as the error of Shell.Quiet, all
-// others unchanged.
+// Failures that were already printed are returned as the error of Shell.Quiet, all others
+// unchanged.
 package workspace

@@ -15,8 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// failed prints the error of an intent (WS-185) and returns the one that ends the
-// command.
+// failed prints the error of an intent (WS-185) and returns the error that ends the command.
 func (in *invocation) failed(err error) error {
 	var e *contract.Error
 	if !errors.As(err, &e) || in.ctx.Err() != nil {
@@ -37,7 +36,7 @@ func (in *invocation) failed(err error) error {
 	return in.Quiet(code)
 }
 
-// unserved reports whether the configuration has nothing that serves the intent.
+// unserved reports whether no capability of the configuration serves the intent.
 func (in *invocation) unserved(e *contract.Error) bool {
 	reason, _ := e.Details.Key("reason").AsKeyword()
 	return e.Type == "invalid-request" && reason == "intent/not-supported"
@@ -48,8 +47,8 @@ func (in *invocation) notServed(e *contract.Error) *contract.Error {
 		WithCause(e).WithHint("add the plugin \"workspace\" to ferment.hcl, or run the command where ferment.hcl has it")
 }
 
-// tooLong returns the error of a frame whose text does not fit into a request, which then
-// never reached the workspace; nil if e is another error.
+// tooLong returns the error for a frame whose text does not fit into a request, so that the
+// workspace never received it; nil if e is another error.
 func (in *invocation) tooLong(e *contract.Error) *contract.Error {
 	content := cmp.Or(plain(in.input.Key("content")), plain(in.input.Key("content/b64")))
 	code, _ := e.Details.Key("code").AsKeyword()
@@ -60,7 +59,7 @@ func (in *invocation) tooLong(e *contract.Error) *contract.Error {
 		WithHint("put a shorter text, or several frames")
 }
 
-// failure formats an error: what failed, on which object, why, and the next step.
+// failure returns an error as text: what failed, on which object, why, and the next command.
 func (in *invocation) failure(e *contract.Error) string {
 	var b strings.Builder
 	b.WriteString(diag.Wrap(fmt.Sprintf("ferment %s: %s (:%s)", in.words, strings.TrimRight(message(e), "."), e.Type), 0, 2))
@@ -76,14 +75,14 @@ func (in *invocation) failure(e *contract.Error) string {
 	return b.String()
 }
 
-// message returns the message of an error without the node of the plan that the
-// host made of the request.
+// message returns the message of an error without the node of the plan that the host created for
+// the request.
 func message(e *contract.Error) string {
 	return strings.TrimPrefix(e.FullMessage(), "node act: ")
 }
 
-// next returns the next step: that of the error if it has one of its own, else
-// the command that helps, else the help of the verb for bad input.
+// next returns the next command: that of the error if it has one, otherwise that of steps,
+// otherwise the help of the verb for invalid input; empty if there is none.
 func (in *invocation) next(e *contract.Error) string {
 	row, _ := contract.Lookup(e.Type)
 	own, _ := e.Details.Key("hint").AsString()
@@ -91,7 +90,7 @@ func (in *invocation) next(e *contract.Error) string {
 		own = e.Hint
 	}
 	hint := cmp.Or(in.meantFile(e), own, in.step(e), e.Hint)
-	if strings.Contains(hint, "the details name") { // people are not shown the details, but the message
+	if strings.Contains(hint, "the details name") { // people see the message, not the details
 		hint = ""
 	}
 	if node := in.failedNode(e); node != "" {
@@ -104,7 +103,7 @@ func (in *invocation) next(e *contract.Error) string {
 	return hint
 }
 
-// quotedCommand is a command of this package that a text quotes.
+// quotedCommand matches a quoted command of this package in a text.
 var quotedCommand = regexp.MustCompile(`"ferment (workspace|context) [^"]+`)
 
 // there adds --workspace to the commands in a hint, if the failed command had it.
@@ -119,13 +118,12 @@ func (in *invocation) there(hint string) string {
 	return quotedCommand.ReplaceAllStringFunc(hint, func(command string) string { return command + option })
 }
 
-// inFlags names the flags for keys of a request that a hint names.
+// inFlags replaces keys of a request in a hint by the flags for them.
 var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-deleted", ":as-of", "--as-of", ":deadline-ms", "--timeout",
 	":on-unreadable :skip", "--on-unreadable skip", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
 	":agent/id", "--agent", ":expect/head", "--expect-head", ":on-conflict", "--on-conflict", ":force? true", "--force")
 
-// steps are what helps after an error, most of them commands; NODE is the node that the error
-// is about.
+// steps are the hints for errors, most of them commands. NODE is the node that the error is about.
 var steps = map[string]string{
 	"workspace/unscanned":       "ferment workspace scan",
 	"path/not-in-tree":          "ferment workspace ignore explain NODE",
@@ -153,10 +151,10 @@ var steps = map[string]string{
 	"import/conflict":           "ferment workspace import FILE --on-conflict keep-local",
 }
 
-// meantFile returns the hint for the name of a file that was read as an id or as a snapshot,
-// empty if there is no such file.
+// meantFile returns the hint for the name of a file that was used as an id or as a snapshot; empty
+// if there is no such file.
 func (in *invocation) meantFile(e *contract.Error) string {
-	if e.Type == "node/not-found" && in.takesNode() && len(in.arguments) > 0 { // it was read as an id
+	if e.Type == "node/not-found" && in.takesNode() && len(in.arguments) > 0 { // it was used as an id
 		if file := in.arguments[0]; isID(file) && in.existing(file) {
 			return fmt.Sprintf("write %s for the file", quoted("./"+file))
 		}
@@ -171,7 +169,7 @@ func (in *invocation) meantFile(e *contract.Error) string {
 	return ""
 }
 
-// step returns what helps after an error, empty if the node in it is not known.
+// step returns the hint for an error; empty if its node is not known.
 func (in *invocation) step(e *contract.Error) string {
 	step := steps[e.Type]
 	if strings.Contains(step, " NODE") {
@@ -184,14 +182,14 @@ func (in *invocation) step(e *contract.Error) string {
 	return step
 }
 
-// existing reports whether a path exists below the directory where relative paths start.
+// existing reports whether a path exists, relative to the directory of relative paths.
 func (in *invocation) existing(path string) bool {
 	_, err := os.Lstat(in.at.absolute(path))
 	return err == nil
 }
 
-// failedNode returns the node that an error is about: the argument of the command if that is
-// a node, else the path in the details of the error.
+// failedNode returns the node that an error is about: the argument of the command if that is a
+// node, otherwise the path in the details of the error.
 func (in *invocation) failedNode(e *contract.Error) string {
 	if !in.takesNode() {
 		path, _ := e.Details.Key("path").AsString()
@@ -203,7 +201,7 @@ func (in *invocation) failedNode(e *contract.Error) string {
 	return in.arguments[0]
 }
 
-// quoted returns a word as a shell takes it.
+// quoted returns a word in the syntax of a shell.
 func quoted(word string) string {
 	if word != "" && !strings.ContainsAny(word, " \t\n\"'\\$`&|;<>()*?[]{}!#~") {
 		return name(word)
@@ -211,7 +209,7 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(name(word), "'", `'\''`) + "'"
 }
 
-// listed returns the objects that the details of an error name, each on a line.
+// listed returns the objects in the details of an error, one per line.
 func listed(details edn.Value) []string {
 	var out []string
 	for _, key := range []string{"paths", "matches", "children", "findings", "conflicts", "allowed"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// export writes the bytes of an export to a file or to standard output, and the
-// output of the intent to the other one of standard output and standard error.
+// export writes the bytes of an export to a file or to standard output. The output of the intent is
+// written to standard output or, if the bytes are there, to standard error.
 func export(in *invocation) error {
 	if in.out == "" && display.Terminal(in.Stdout) {
 		return in.usagef("an export is not text: expected --out FILE, or a file or pipe as standard output")
@@ -62,7 +62,7 @@ func export(in *invocation) error {
 	return nil
 }
 
-// decode appends the bytes under :content/b64.
+// decode appends the bytes in :content/b64.
 func decode(into *bytes.Buffer, v edn.Value) error {
 	text, ok := v.Key("content/b64").AsString()
 	if !ok {
@@ -144,7 +144,7 @@ func getNode(in *invocation) error {
 	return in.write([]byte(strings.Join(parts, separator)))
 }
 
-// generate prints the result, with --stream the text while it arrives.
+// generate prints the result; with --stream it prints the text while it arrives.
 func generate(in *invocation) error {
 	if !in.set("stream") {
 		return in.once()

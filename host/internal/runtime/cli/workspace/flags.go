@@ -21,10 +21,10 @@ type flag struct {
 	key   string // path in the input, with dots between its keys; empty: the verb reads the flag itself
 	kind  kind
 	usage string
-	words []string // allowed values of kindWord and kindText; nil: any
+	words []string // valid values of kindWord and kindText; nil: any
 }
 
-// kind is how the text of a flag becomes a value.
+// kind determines how the text of a flag is converted to a value.
 type kind uint8
 
 const (
@@ -36,7 +36,7 @@ const (
 	kindMillis                // a duration in milliseconds
 	kindSpan                  // a duration as text
 	kindEDN                   // any value as EDN
-	kindNameOrEDN             // a map or vector as EDN, else a name
+	kindNameOrEDN             // a map or vector as EDN, otherwise a name
 	kindHandle                // a capability by its id
 	kindPairs                 // NAME=VALUE entries of a map; the flag may be repeated
 	kindPath                  // a path below the workspace
@@ -136,7 +136,7 @@ var errNumber = fmt.Errorf("expected a whole number from 0 to %d", math.MaxInt64
 
 var errSpan = errors.New("expected a time such as 90s, 15m, 1h30m or 7d")
 
-// one converts one text; path maps a path below the workspace.
+// one converts one text; path converts a path to one in the workspace.
 func (s *setting) one(text string, path func(string) (string, error)) (edn.Value, error) {
 	switch s.kind {
 	case kindTrue:
@@ -233,7 +233,7 @@ func readEDN(text string) (edn.Value, error) {
 	return v, nil
 }
 
-// up returns how far above its target a regeneration goes.
+// up returns the number of levels above its target for a regeneration.
 func up(text string, path func(string) (string, error)) (edn.Value, error) {
 	switch text {
 	case "none", "root":
@@ -276,7 +276,7 @@ func register(cmd *cobra.Command, flags []flag) map[string]*setting {
 	return all
 }
 
-// put sets a key of a map; dots in the path separate the keys of nested maps.
+// put returns a map with a key set. Dots in the path separate the keys of nested maps.
 func put(into edn.Value, path string, v edn.Value) edn.Value {
 	first, rest, nested := strings.Cut(path, ".")
 	if !nested {

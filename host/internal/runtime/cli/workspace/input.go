@@ -19,20 +19,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// fileFailure is the error of a file that was named on the command line.
+// fileFailure is the error of a file in the command line.
 type fileFailure struct{ err error }
 
 func (f fileFailure) Error() string { return f.err.Error() }
 
 func asFile(err error, into *fileFailure) bool { return errors.As(err, into) }
 
-// readFile reads a file, or standard input for "-", of at most limit bytes.
+// readFile reads a file, or standard input for "-". More than limit bytes are an error.
 func (in *invocation) readFile(file string, limit int) ([]byte, error) {
 	b, err := in.ReadFile(file, limit)
 	if err != nil {
 		return nil, fileFailure{err}
 	}
-	if len(b) > limit { // what follows was not read
+	if len(b) > limit { // the rest was not read
 		if file = name(file); file == "-" {
 			file = "standard input"
 		}
@@ -41,10 +41,10 @@ func (in *invocation) readFile(file string, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// maxText is the largest text of a frame that any setting permits (max_frame).
+// maxText is the maximum size in bytes of the text of a frame that any setting permits (max_frame).
 const maxText = 16 << 20
 
-// text returns the reader of an argument that is the text of one key.
+// text returns a function that reads an argument as the text of a key.
 func text(key string) func(*invocation, edn.Value, []string) (edn.Value, error) {
 	return func(_ *invocation, input edn.Value, args []string) (edn.Value, error) {
 		if len(args) == 0 {
@@ -59,7 +59,7 @@ func node(in *invocation, input edn.Value, args []string) (edn.Value, error) {
 	return in.at.node(input, args[0])
 }
 
-// nodeOrRoot reads the argument NODE; without one it is the working directory.
+// nodeOrRoot reads the argument NODE; without one it uses the working directory.
 func nodeOrRoot(in *invocation, input edn.Value, args []string) (edn.Value, error) {
 	if len(args) == 0 {
 		args = []string{"."}
@@ -95,7 +95,7 @@ func patterns(_ *invocation, input edn.Value, args []string) (edn.Value, error) 
 	return input.AssocKey("patterns", texts(args)), nil
 }
 
-// explained reads a path that need not exist; a slash at its end means a directory.
+// explained reads a path that need not exist. A slash at its end means a directory.
 func explained(in *invocation, input edn.Value, args []string) (edn.Value, error) {
 	if strings.HasSuffix(args[0], "/") {
 		input = input.AssocKey("directory?", edn.Bool(true))
@@ -111,7 +111,7 @@ func dataDir(in *invocation, input edn.Value) (edn.Value, error) {
 	return input.AssocKey("data-dir", edn.Text(in.absolute(dir))), nil
 }
 
-// absolute returns a path that was given relative to the working directory.
+// absolute returns the absolute path for a path relative to the working directory.
 func (in *invocation) absolute(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -119,9 +119,9 @@ func (in *invocation) absolute(path string) string {
 	return filepath.Join(in.Dir, path)
 }
 
-// maxSent is the size of a file that is sent with the request: a daemon takes
-// strings of 1 MiB (see edn.Body), and base64 has a third more bytes. Of larger
-// files parts of this size are sent before.
+// maxSent is the maximum size in bytes of a file that is sent in the request: a daemon accepts
+// strings of 1 MiB (see edn.Body), and base64 needs a third more. Larger files are sent before in
+// parts of this size.
 const maxSent = 768 << 10
 
 // imported reads the file of an import.
@@ -129,8 +129,8 @@ func imported(in *invocation, input edn.Value, args []string) (edn.Value, error)
 	return in.exported(input, args[0])
 }
 
-// exported adds the bytes of the file of an export, or the hash of one that is sent in
-// parts before the call.
+// exported adds the bytes of an export file, or its hash if the file is sent in parts before the
+// call.
 func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
 	f, err := in.OpenFile(file)
 	if err != nil {
@@ -138,7 +138,7 @@ func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxSent+1))
 	if err == nil && len(content) <= maxSent {
-		_ = f.Close() // it was read
+		_ = f.Close() // it was only read
 		return into.AssocKey("content/b64", edn.Text(base64.StdEncoding.EncodeToString(content))), nil
 	}
 	hash := blake3.New(32, nil)
@@ -172,9 +172,9 @@ func (in *invocation) closeParts() {
 	in.parts = nil
 }
 
-// send sends the files that an input names by their hashes, and returns the input. A
-// comparison only reads, while sending needs a right to write: without that right the
-// input names the file, which the capability reads if it may.
+// send sends the files that an input names by their hashes, and returns the input. A comparison
+// only reads, but sending needs a right to write. Without that right the input has the name of the
+// file, which the capability reads if it may.
 func (c *caller) send(input edn.Value) (edn.Value, error) {
 	for _, p := range c.parts {
 		err := c.sendParts(p)
@@ -212,8 +212,8 @@ func (c *caller) sendParts(p parts) error {
 	}
 }
 
-// byName names the file in the states of a comparison that have its hash. It reports
-// false if there is none, or if the file is standard input.
+// byName replaces a hash in the states of a comparison by the name of its file. ok is false if
+// there is none, or if the file is standard input.
 func (p *parts) byName(input edn.Value) (out edn.Value, ok bool) {
 	for _, key := range []string{"from", "to"} {
 		if blob, _ := input.Key(key).Key("blob").AsString(); blob == p.blob && p.file != "" {
@@ -229,7 +229,7 @@ func forbidden(err error) bool {
 	return !e.Retryable && (strings.HasPrefix(e.Type, "auth/") || e.Type == "agent/role-denied")
 }
 
-// viewed completes a view. One of a name or in EDN is sent as it is.
+// viewed completes a view. A name and a view in EDN are not changed.
 func viewed(in *invocation, input edn.Value) (edn.Value, error) {
 	own := edn.MustMap()
 	for _, key := range []string{"max-frames", "max-bytes", "ordering"} {
@@ -274,7 +274,7 @@ func putDefaults(in *invocation, input edn.Value) (edn.Value, error) {
 	return input, nil
 }
 
-// needsType refuses a command without --type.
+// needsType returns an error for a command without --type.
 func needsType(in *invocation, input edn.Value) (edn.Value, error) {
 	if !in.set("type") {
 		return edn.Nil(), fmt.Errorf("%s needs --type TYPE: a node has one head of each type", last(in.words))
@@ -282,7 +282,7 @@ func needsType(in *invocation, input edn.Value) (edn.Value, error) {
 	return input, nil
 }
 
-// withPolicy adds the policy of a synthesis; a name is one without parameters.
+// withPolicy adds the policy of a synthesis. A name means a policy without parameters.
 func withPolicy(in *invocation, input edn.Value) (edn.Value, error) {
 	if !in.set("policy") {
 		return input, nil
@@ -400,8 +400,8 @@ func compared(in *invocation, input edn.Value, args []string) (edn.Value, error)
 	return input, nil
 }
 
-// state reads the number of a transaction, the word current, the file of an
-// export, or the name of a snapshot.
+// state reads the number of a transaction, the word current, the file of an export, or the name of
+// a snapshot.
 func (in *invocation) state(text string) (edn.Value, error) {
 	if n, err := strconv.ParseInt(text, 10, 62); err == nil && n >= 0 {
 		return edn.Int(n), nil
@@ -415,8 +415,7 @@ func (in *invocation) state(text string) (edn.Value, error) {
 	return edn.Text(text), nil
 }
 
-// isFile reports whether a state is named by a file: no snapshot has a slash in its
-// name.
+// isFile reports whether a state is the name of a file. Names of snapshots have no slash.
 func isFile(text string) bool { return text == "-" || strings.ContainsRune(text, filepath.Separator) }
 
 func generated(in *invocation, input edn.Value) (edn.Value, error) {
@@ -432,7 +431,7 @@ func generated(in *invocation, input edn.Value) (edn.Value, error) {
 	return input, nil
 }
 
-// reported adds the form in which a report is asked for.
+// reported adds the requested form of a report.
 func reported(in *invocation, input edn.Value) (edn.Value, error) {
 	if sections := input.Key("sections"); !sections.IsNil() {
 		var names []edn.Value

@@ -15,17 +15,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// storeFile is the file by which the directory of a workspace is found.
+// storeFile is the file that identifies the directory of a workspace.
 var storeFile = filepath.Join(".ferment", "workspace", "workspace.edn")
 
-// place is where the paths of a command line lead.
+// place has the directories for the paths in a command line.
 type place struct {
 	dir  string // the working directory
 	root string // of the workspace
 }
 
-// locate returns the place of a command: the directory that was named, else the
-// nearest one above the working directory that has a store, else that directory.
+// locate returns the place of a command: the given directory, otherwise the nearest one above the
+// working directory that has a store, otherwise the working directory.
 func locate(dir, named string) place {
 	if named != "" {
 		if !filepath.IsAbs(named) {
@@ -104,7 +104,7 @@ func (p place) path(text string) (string, error) {
 	return filepath.ToSlash(rel), err
 }
 
-// textPath is path for what can only be sent as text.
+// textPath works like path for what can only be sent as text.
 func (p place) textPath(text string) (string, error) {
 	path, err := p.path(text)
 	if err == nil && !utf8.ValidString(path) {
@@ -136,8 +136,8 @@ var (
 	digits  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 )
 
-// node adds the keys of a NODE argument to an input: the id for one of hex digits
-// or for what looks like the text form of an id, else the path.
+// node adds the keys of a NODE argument to an input: the id for hexadecimal digits or for the text
+// form of an id, otherwise the path.
 func (p place) node(input edn.Value, text string) (edn.Value, error) {
 	if isID(text) {
 		return input.AssocKey("node/id", edn.Text(text)), nil
@@ -145,11 +145,11 @@ func (p place) node(input edn.Value, text string) (edn.Value, error) {
 	return p.pathInto(input, text)
 }
 
-// isID reports whether a NODE argument is read as an id. A path that looks like one can be
-// written with ./ before it.
+// isID reports whether a NODE argument is an id. A path of this form can be written with ./ before
+// it.
 func isID(text string) bool { return likeID.MatchString(text) || digits.MatchString(text) }
 
-// pathInto adds a path to an input, one that is not text as :path/b64 (WS-002).
+// pathInto adds a path to an input. A path that is not text is added as :path/b64 (WS-002).
 func (p place) pathInto(input edn.Value, text string) (edn.Value, error) {
 	path, err := p.path(text)
 	if err != nil {

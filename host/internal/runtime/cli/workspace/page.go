@@ -29,7 +29,8 @@ func (p *page) line(format string, args ...any) {
 // labelWidth is the width of the labels of fields.
 const labelWidth = 11
 
-// field writes a label and its text, which wraps below itself; nothing without text.
+// field writes a label and its text, which is wrapped under its beginning; nothing if the text is
+// empty.
 func (p *page) field(label, text string) {
 	if text == "" {
 		return
@@ -47,10 +48,10 @@ func (p *page) table(head []string, rows [][]string) {
 	}
 }
 
-// maxListed limits the lines of one list in text output.
+// maxListed is the maximum number of lines of a list in text output.
 const maxListed = 20
 
-// list writes items with a mark, and how many more there are.
+// list writes items with a mark, and the number of those that are omitted.
 func (p *page) list(mark string, items edn.Value, total int) {
 	shown := 0
 	for item := range items.Elems() {
@@ -69,7 +70,7 @@ func (p *page) list(mark string, items edn.Value, total int) {
 	}
 }
 
-// id shortens an id, unless ids are wanted in full. The digits suffice as a prefix.
+// id returns a short id, unless full ids are wanted. The digits suffice as a prefix.
 func (p *page) id(v edn.Value) string {
 	text := plain(v)
 	if p.verbose || !wholeID.MatchString(text) {
@@ -82,8 +83,8 @@ func (p *page) id(v edn.Value) string {
 // shortID is the number of digits of an id in text output.
 const shortID = 12
 
-// plain formats a value for people: strings and keywords without quotes and
-// colons, and nothing for nil.
+// plain returns a value as text for people: strings and keywords without quotes and colons; empty
+// for nil.
 func plain(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -103,7 +104,7 @@ func plain(v edn.Value) string {
 	return v.String()
 }
 
-// day formats an instant to the minute.
+// day returns an instant as text, to the minute.
 func day(v edn.Value) string {
 	if at, ok := v.AsInst(); ok {
 		return at.UTC().Format("2006-01-02 15:04")
@@ -111,8 +112,8 @@ func day(v edn.Value) string {
 	return ""
 }
 
-// name formats a path or another name from the workspace; one with characters
-// that do not print is quoted (WS-002).
+// name returns a path or another name of the workspace as text. Names with characters that cannot
+// be printed are quoted (WS-002).
 func name(text string) string {
 	acts := func(r rune) bool { return !unicode.IsPrint(r) }
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, acts) {
@@ -121,13 +122,13 @@ func name(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// pathOf formats the path of a map with :path or :path/b64.
+// pathOf returns the path in a map with :path or :path/b64 as text.
 func pathOf(v edn.Value) string { return encoded(v, "path") }
 
-// encoded formats the name under a key, or under the key with /b64.
+// encoded returns the name in a key, or in the key with /b64, as text.
 func encoded(v edn.Value, key string) string { return quotedName(rawName(v, key)) }
 
-// rawName returns the bytes of the name under a key, or under the key with /b64.
+// rawName returns the bytes of the name in a key, or in the key with /b64.
 func rawName(v edn.Value, key string) string {
 	if text, ok := v.Key(key + "/b64").AsString(); ok {
 		if b, err := base64.RawURLEncoding.DecodeString(text); err == nil {
@@ -138,8 +139,8 @@ func rawName(v edn.Value, key string) string {
 	return text
 }
 
-// quotedName is as name, and quotes also what looks as if it was quoted, so that two
-// names differ.
+// quotedName works like name, and also quotes names that look quoted, so that different names have
+// different texts.
 func quotedName(text string) string {
 	if strings.HasPrefix(text, `"`) {
 		return strconv.QuoteToASCII(text)
@@ -147,7 +148,7 @@ func quotedName(text string) string {
 	return name(text)
 }
 
-// words formats any value on one line.
+// words returns any value as text on one line.
 func words(v edn.Value) string {
 	switch {
 	case v.IsMap():
@@ -189,7 +190,7 @@ func number(v edn.Value) int {
 	return v.Len()
 }
 
-// counted formats a number with separators and a noun in the right number.
+// counted returns a number with separators and a noun in singular or plural.
 func counted(n int, noun string) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -208,7 +209,7 @@ func counted(n int, noun string) string {
 	return text + " " + noun + "s"
 }
 
-// size formats a number of bytes.
+// size returns a number of bytes as text.
 func size(n int) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
 	if n == 1 {
@@ -224,7 +225,7 @@ func size(n int) string {
 	return fmt.Sprintf("%.1f %s", f, units[at])
 }
 
-// indented indents the lines of a text.
+// indented returns a text with indented lines.
 func indented(text, by string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -236,7 +237,7 @@ func indented(text, by string) string {
 	return b.String()
 }
 
-// lasted formats a duration roughly.
+// lasted returns an approximate duration as text.
 func lasted(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -24,8 +24,8 @@ const (
 	barWidth    = 24
 )
 
-// progress prints the progress events of a call to standard error. What is
-// printed follows from the events alone.
+// progress prints the progress events of a call to standard error. The output depends only on the
+// events.
 type progress struct {
 	form  string
 	out   io.Writer
@@ -34,7 +34,7 @@ type progress struct {
 	begun time.Time
 
 	mu    sync.Mutex
-	shown time.Time // of the last line or redraw; zero: nothing was printed
+	shown time.Time // time of the last line or drawing; zero: nothing was printed
 	phase string
 	since time.Time // begin of the phase
 	last  edn.Value
@@ -95,7 +95,7 @@ func (p *progress) clear() {
 	}
 }
 
-// end prints a line with the totals if there was progress to see.
+// end prints a line with the totals if progress was shown.
 func (p *progress) end() {
 	p.clear()
 	p.mu.Lock()
@@ -106,7 +106,7 @@ func (p *progress) end() {
 	_, _ = fmt.Fprintf(p.out, "%s: %s in %s\n", p.verb, p.amount(), lasted(p.now().Sub(p.begun)))
 }
 
-// amount formats what is done.
+// amount returns what is done as text.
 func (p *progress) amount() string {
 	done, total, unit := number(p.last.Key("done")), number(p.last.Key("total")), plain(p.last.Key("unit"))
 	text := counted(done, "")

@@ -45,8 +45,8 @@ func reportText(p *page, out edn.Value) {
 	}
 }
 
-// section writes a part of a report: a list of maps as a table, a map as fields,
-// other lists with a mark, other values behind the name.
+// section writes a part of a report: a list of maps as a table, a map as fields, other lists with a
+// mark, other values after the name.
 func (p *page) section(title string, v edn.Value) {
 	first, _ := v.Nth(0)
 	switch {
@@ -73,7 +73,8 @@ func (p *page) section(title string, v edn.Value) {
 	}
 }
 
-// conditions writes those of --fail-on as a table, and below it the paths that meet each.
+// conditions writes the conditions of --fail-on as a table, and below it the paths that meet each
+// of them.
 func (p *page) conditions(list edn.Value) {
 	var rows [][]string
 	for c := range list.Elems() {
@@ -101,7 +102,7 @@ func (p *page) heading(title string) {
 	}
 }
 
-// leading are the columns that come first in a table of maps.
+// leading are the first columns in a table of maps.
 var leading = []string{"path", "frame/type", "agent/id", "name"}
 
 // rows writes a list of maps as a table with a column for each of their keys.
@@ -159,7 +160,7 @@ func (p *page) cell(row edn.Value, key string) string {
 	return words(v)
 }
 
-// report prints a report in the form that was asked for.
+// report prints a report in the requested form.
 func report(in *invocation) error {
 	c, err := in.open()
 	if err != nil {
@@ -189,7 +190,7 @@ func report(in *invocation) error {
 	return err
 }
 
-// templated writes a report with the template of a file, which sees it as JSON.
+// templated writes a report with the template in a file, whose data is the report as JSON.
 func (in *invocation) templated(out edn.Value) error {
 	text, err := in.ReadFile(in.first("template"), edn.Body.Bytes)
 	if err != nil {

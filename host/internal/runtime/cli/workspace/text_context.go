@@ -35,7 +35,7 @@ func orRoot(path string) string {
 	return path
 }
 
-// sized formats the size of a node that has one.
+// sized returns the size of a node as text; empty if it has none.
 func sized(n edn.Value) string {
 	if bytes, ok := n.Key("size").AsInt(); ok && plain(n.Key("kind")) != "dir" {
 		return size(int(bytes))
@@ -84,7 +84,7 @@ func (p *page) frames(frames edn.Value) {
 	}
 }
 
-// frameLine describes a frame on one line.
+// frameLine returns a description of a frame on one line.
 func (p *page) frameLine(f edn.Value) string {
 	text := name(plain(f.Key("frame/type")))
 	if path := pathOf(f); path != "" {
@@ -102,7 +102,7 @@ func putText(p *page, out edn.Value) {
 	}
 }
 
-// made says which frame there is, and whether it is new.
+// made describes the frame in an output, and whether it is new.
 func (p *page) made(verb, from string, out edn.Value) {
 	id := p.id(out.Key("frame/id"))
 	if out.Key("frame/existing?").Truthy() {
@@ -126,7 +126,7 @@ func framesText(p *page, out edn.Value) {
 	p.more(out)
 }
 
-// more names the cursor of the next page.
+// more prints the cursor of the next page, if there is one.
 func (p *page) more(out edn.Value) {
 	if next := plain(out.Key("cursor")); next != "" {
 		p.line("more: --cursor %s", name(next))
@@ -220,8 +220,8 @@ func batchText(p *page, out edn.Value) {
 	}
 }
 
-// result describes the output of a call of a batch on one line: its scalars and
-// the numbers of what its collections hold, without what one head says of its inputs.
+// result returns a description of the output of a call of a batch on one line: its scalars and the
+// sizes of its collections, without what one head reports about its inputs.
 func (p *page) result(out edn.Value) string {
 	var parts []string
 	for k, v := range out.Entries() {
@@ -276,7 +276,7 @@ func diffText(p *page, out edn.Value) {
 	}
 }
 
-// moved formats a changed path, or a pair of paths of a rename.
+// moved returns a changed path, or both paths of a rename, as text.
 func moved(item edn.Value) string {
 	if item.IsVector() && item.Len() == 2 {
 		from, _ := item.Nth(0)
@@ -286,7 +286,7 @@ func moved(item edn.Value) string {
 	return words(item)
 }
 
-// frameChange formats one changed frame, with short ids.
+// frameChange returns one changed frame as text, with short ids.
 func (p *page) frameChange(item edn.Value) string {
 	if !item.IsMap() {
 		return words(item)
@@ -300,7 +300,7 @@ func (p *page) frameChange(item edn.Value) string {
 	return joined("  ", parts...)
 }
 
-// differs reports whether a diff has a change.
+// differs reports whether a diff has changes.
 func differs(out edn.Value) bool {
 	for _, side := range []string{"nodes", "frames"} {
 		for _, list := range out.Key(side).Entries() {
@@ -343,7 +343,7 @@ func (p *page) agent(a edn.Value) {
 	}
 }
 
-// problems returns what is wrong with an agent.
+// problems returns the problems of an agent.
 func problems(a edn.Value) string {
 	var list []string
 	for v := range a.Key("problems").Elems() {

@@ -30,7 +30,7 @@ func regenerateText(p *page, out edn.Value) {
 	}
 }
 
-// counts writes what became of all targets.
+// counts writes the number of targets for each outcome.
 func (p *page) counts(c edn.Value) {
 	made := number(c.Key("file")) + number(c.Key("directory"))
 	p.line("made %s (%s of files, %s of directories), reused %s, skipped %s, failed %s", counted(made, "frame"),
@@ -38,8 +38,8 @@ func (p *page) counts(c edn.Value) {
 		counted(number(c.Key("skipped")), ""), counted(number(c.Key("failed")), ""))
 }
 
-// items writes what became of each target, except those whose frame stays the head: they
-// are counted as reused.
+// items writes the outcome of each target, except for those whose frame is not changed, which are
+// counted as reused.
 func (p *page) items(items edn.Value) {
 	var rows [][]string
 	for i := range items.Elems() {
@@ -70,7 +70,7 @@ func (p *page) items(items edn.Value) {
 	p.table([]string{"path", "type", "frame", "reason"}, rows)
 }
 
-// errorText formats the error of an item: its message and its type.
+// errorText returns the error of an item as text: its message and its type.
 func errorText(e edn.Value) string {
 	return words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")"
 }

@@ -52,7 +52,7 @@ func scanText(p *page, out edn.Value) {
 	}
 }
 
-// inexact says whether the ids are those of git.
+// inexact prints whether the ids are those of git.
 func (p *page) inexact(out edn.Value) {
 	exact := out.Key("git/exact?")
 	switch {
@@ -65,7 +65,7 @@ func (p *page) inexact(out edn.Value) {
 	}
 }
 
-// position writes the root and the transaction at which an output was read.
+// position writes the root and the transaction of an output.
 func (p *page) position(out edn.Value) {
 	root := p.id(out.Key("root"))
 	if root == "" {
@@ -77,7 +77,7 @@ func (p *page) position(out edn.Value) {
 	p.field("root", root)
 }
 
-// digest shortens a hash without a kind.
+// digest returns a short form of a hash without a kind.
 func (p *page) digest(v edn.Value) string {
 	text := p.id(v)
 	if p.verbose || len(text) <= shortID || wholeID.MatchString(plain(v)) {
@@ -126,7 +126,7 @@ func (p *page) damage(out edn.Value) {
 	}
 }
 
-// counts formats a map of numbers, such as "124 (14 dir, 110 file)".
+// counts returns a map of numbers as text, such as "124 (14 dir, 110 file)".
 func counts(v edn.Value) string {
 	if !v.IsMap() {
 		return counted(number(v), "")
@@ -183,8 +183,8 @@ func validateText(p *page, out edn.Value) {
 	p.field("state", p.id(out.Key("state-root")))
 }
 
-// repairHint returns the next step after a check with errors. A repair cannot make a
-// policy deterministic.
+// repairHint returns the hint after a check with errors. A repair cannot make a policy
+// deterministic.
 func repairHint(errors edn.Value) string {
 	hint := ""
 	for f := range errors.Elems() {
@@ -196,7 +196,7 @@ func repairHint(errors edn.Value) string {
 	return hint
 }
 
-// finding writes one finding of a check: where, what, and its code.
+// finding writes one finding of a check: its place, its text, and its code.
 func (p *page) finding(label string, f edn.Value) {
 	where := name(plain(f.Key("file")))
 	if path := pathOf(f); path != "" {

@@ -19,35 +19,35 @@ type verb struct {
 	use    string // the arguments
 	short  string
 	long   string
-	// examples are the lines of the help behind "ferment WORDS".
+	// examples are the lines of the help after "ferment WORDS".
 	examples []string
 
-	takes [2]int // least and most number of arguments
+	takes [2]int // minimum and maximum number of arguments
 	args  func(in *invocation, input edn.Value, args []string) (edn.Value, error)
 	flags []flag
 	fixed edn.Value // keys that the verb always sends; nil: none
-	// finish completes the input when all flags are in it.
+	// finish completes the input after all flags are in it.
 	finish func(in *invocation, input edn.Value) (edn.Value, error)
 
-	// agent is the built-in agent whose role has the needed capability; empty: the
-	// intent needs the permission of an administrator.
+	// agent is the built-in agent whose role has the needed capability; empty: the intent needs the
+	// permission of an administrator.
 	agent string
-	// writes: it may write the store although its agent is the reader.
+	// writes is set if the verb may write the store although its agent is the reader.
 	writes bool
-	// calls: the intent may call others, with the effects of --effects.
+	// calls is set if the intent may call others, with the effects of --effects.
 	calls     bool
-	reads     bool     // it takes --as-of
+	reads     bool     // it has the flag --as-of
 	forms     []string // more output formats
-	dryRun    string   // key that makes a dry run; its value is dryValue
+	dryRun    string   // key for a dry run; its value is dry
 	dry       bool     // value of that key in a dry run
 	asks      bool     // it asks before it acts
 	streams   bool     // it prints the values of the stream
-	takesLong bool     // it may take long
+	takesLong bool     // it may need much time
 
 	text func(p *page, out edn.Value)
 	// negative reports whether a result is a negative one (exit code 1).
 	negative func(in *invocation, out edn.Value) bool
-	// perform replaces the usual way: call the intent and print its result.
+	// perform replaces the default: calling the intent and printing its result.
 	perform func(in *invocation) error
 }
 
@@ -64,7 +64,7 @@ func (v *verb) takesNode() bool {
 	return strings.HasPrefix(use, "NODE") || use == "PATH"
 }
 
-// common are the flags of all verbs.
+// common has the flags of all verbs.
 type common struct {
 	workspace string
 	agent     string
@@ -82,7 +82,7 @@ type common struct {
 // progressForms are the values of --progress.
 var progressForms = []string{progressBar, progressPlain, progressJSON, progressNone}
 
-// command builds the command of a verb.
+// command returns the command of a verb.
 func (v *verb) command(sh *Shell) *cobra.Command {
 	var c common
 	words := strings.Fields(v.words)
@@ -187,14 +187,14 @@ type invocation struct {
 	*verb
 	*common
 	given map[string]*setting
-	form  string // one of verb.forms; empty: a usual one
+	form  string // one of verb.forms; empty: another one
 	cmd   *cobra.Command
 	ctx   context.Context
 
 	at        place
 	arguments []string
 	input     edn.Value
-	parts     []parts // to send before the first call
+	parts     []parts // sent before the first call
 }
 
 // usagef returns an error of the command line.
@@ -223,7 +223,7 @@ func (in *invocation) run(args []string) error {
 	return in.once()
 }
 
-// build makes the input of the intent from arguments and flags.
+// build creates the input of the intent from arguments and flags.
 func (in *invocation) build(args []string) error {
 	input := edn.MustMap(edn.K("workspace"), edn.Text(in.at.root))
 	if in.fixed.IsMap() {
@@ -264,7 +264,7 @@ func (in *invocation) build(args []string) error {
 	return nil
 }
 
-// asUsage marks errors of the command line; those of files stay as they are.
+// asUsage marks errors of the command line; those of files are unchanged.
 func (in *invocation) asUsage(err error) error {
 	var file fileFailure
 	if ok := asFile(err, &file); ok {
@@ -273,8 +273,8 @@ func (in *invocation) asUsage(err error) error {
 	return in.Usage(err)
 }
 
-// withAgent adds the agent that was chosen, else the built-in one that acts where
-// the settings name none either.
+// withAgent adds the agent of the command line or of FERMENT_AGENT, otherwise the built-in one,
+// which is used if the settings have none either.
 func (in *invocation) withAgent(input edn.Value) edn.Value {
 	agent := in.common.agent
 	if agent == "" && in.verb.agent != "" {

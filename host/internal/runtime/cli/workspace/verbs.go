@@ -6,7 +6,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// group is a command with further commands.
+// group is a command with subcommands.
 type group struct{ words, short, long string }
 
 var groupsOfVerbs = []group{
@@ -44,7 +44,7 @@ var (
 	maxFrames = flag{name: "max-frames", key: "max-frames", kind: kindInt, usage: "maximum number of frames, up to 1000 (default 100)"}
 )
 
-// onUnreadable is the flag of what scans the directory.
+// onUnreadable is the flag of verbs that scan the directory.
 var onUnreadable = flag{
 	name:  "on-unreadable",
 	key:   "on-unreadable",
@@ -53,7 +53,7 @@ var onUnreadable = flag{
 	usage: "what to do about unreadable entries (default fail)",
 }
 
-// kw returns a fixed part of an input.
+// kw returns an input with one keyword.
 func kw(key, word string) edn.Value { return edn.MustMap(edn.K(key), edn.K(word)) }
 
 var verbs = slices.Concat(workspaceVerbs, contextVerbs)

@@ -17,17 +17,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// formLSP is the output of watch for editors (WS-165).
+// formLSP is the output format of watch for editors (WS-165).
 const formLSP = "lsp"
 
-// Delays between the attempts of watch to go on after its call was cut.
+// Delays before further attempts of watch after its call was interrupted.
 const (
 	firstRetry = 200 * time.Millisecond
 	mostRetry  = 5 * time.Second
 )
 
-// watch prints the events of a workspace until it is interrupted. After a cut it
-// goes on behind the last transaction that it has printed.
+// watch prints the events of a workspace until it is interrupted. If its call is cut, it continues
+// after the last transaction that it has printed.
 func watch(in *invocation) error {
 	delay, wasCut := firstRetry, false
 	for {
@@ -44,7 +44,7 @@ func watch(in *invocation) error {
 		case !in.input.HasKey("after"), !w.cut(err) && !(wasCut && errors.Is(err, contract.OfType("store/locked"))):
 			return in.failed(err)
 		}
-		wasCut = true // the process before can still have the store
+		wasCut = true // the previous process may still have the store
 		if !in.quiet {
 			in.note("the watch was cut (%s); it goes on in %s", contract.AsError(err).Message, lasted(delay))
 		}
@@ -62,10 +62,10 @@ func watch(in *invocation) error {
 // watcher is one call of watch.
 type watcher struct {
 	*invocation
-	seen int64 // the last transaction that was printed; negative: none
+	seen int64 // the last printed transaction; negative: none
 }
 
-// cut reports whether an error ended the call and not the watch.
+// cut reports whether an error ended the call, but not the watch.
 func (w *watcher) cut(err error) bool {
 	for _, typ := range []string{"timeout/hard", "runtime/crashed", "runtime/not-ready", "runtime/draining", "queue/deadline-exceeded"} {
 		if errors.Is(err, contract.OfType(typ)) {
@@ -92,7 +92,7 @@ func (w *watcher) watch() error {
 	return nil
 }
 
-// event prints one event. What the stream adds to it is left out.
+// event prints one event without the keys that the stream adds.
 func (w *watcher) event(v edn.Value) error {
 	if commit, ok := v.Key("commit").AsInt(); ok {
 		w.seen = max(w.seen, commit)
@@ -112,7 +112,7 @@ func (w *watcher) event(v edn.Value) error {
 	return err
 }
 
-// tell prints an event for people; heartbeats only with --verbose.
+// tell prints an event for people. Heartbeats are printed only with --verbose.
 func (w *watcher) tell(v edn.Value) error {
 	p := w.page()
 	if plain(v.Key("event")) == "heartbeat" && !w.Verbose() {
@@ -164,8 +164,8 @@ type fileChange struct {
 	Type int    `json:"type"`
 }
 
-// notify prints a change as a notification of the language server protocol, with
-// the framing of JSON-RPC. Other events have none.
+// notify prints a change as a notification of the language server protocol, with the framing of
+// JSON-RPC. Other events are not printed.
 func (w *watcher) notify(v edn.Value) error {
 	var changes []fileChange
 	add := func(path edn.Value, kind int) {

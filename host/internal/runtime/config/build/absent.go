@@ -11,9 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// absences lists the capabilities of plugins that are disabled or could not be
-// described (EMB-002, BIND-009). Their ids come from the capability blocks and from
-// the entry of the plugin in the lock file.
+// absences returns the capabilities of plugins that are disabled or could not be described
+// (EMB-002, BIND-009). Their ids come from the capability blocks and from the entry of the plugin
+// in the lock file.
 func (b *builder) absences(claimed map[[2]string]*decode.Section) []registry.Absent {
 	var out []registry.Absent
 	seen := map[string]bool{}
@@ -48,7 +48,7 @@ func (b *builder) absences(claimed map[[2]string]*decode.Section) []registry.Abs
 	return out
 }
 
-// undescribed lists the enabled plugins that could not be described.
+// undescribed returns the enabled plugins that could not be described.
 func (b *builder) undescribed() []registry.Undescribed {
 	var out []registry.Undescribed
 	for i := range b.Plugins {
@@ -59,8 +59,8 @@ func (b *builder) undescribed() []registry.Undescribed {
 	return out
 }
 
-// elsewhere adds to the error the environment variables that make a capability
-// block use another plugin.
+// elsewhere adds to the error the environment variables with which a capability block would use
+// another plugin.
 func (b *builder) elsewhere(s *decode.Section, why *contract.Error) *contract.Error {
 	others := slices.DeleteFunc(b.Unset(s.Attrs["plugin"].Inputs),
 		func(name string) bool { return strings.Contains(why.Hint, name) })

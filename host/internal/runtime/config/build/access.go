@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// access reads the rules of operations and intents, and the intents of roles.
+// access returns the rules of operations and intents, and the intents of roles.
 func (b *builder) access() *policy.Access {
 	out := &policy.Access{
 		Operations:  policy.ShippedOperationRules(),
@@ -60,7 +60,7 @@ func (b *builder) access() *policy.Access {
 	return out
 }
 
-// permitsNoIntent warns about a name or pattern in the intents of a role that no intent has
+// permitsNoIntent warns about a name or pattern in the intents of a role that matches no intent
 // (HCL-029).
 func (b *builder) permitsNoIntent(s *decode.Section, name string, at *diag.Range) {
 	known := b.intentNames()
@@ -91,8 +91,8 @@ func (b *builder) permitsNoIntent(s *decode.Section, name string, at *diag.Range
 	b.Report.Fold("intent of roles "+name, d)
 }
 
-// rule reads the rule of an effect or operation. One of a namespace replaces the
-// shipped rules of its names, unless they have a block of their own among all.
+// rule adds the rule of an effect or operation. A rule of a namespace replaces the shipped rules of
+// its names, unless they have their own block in all.
 func (b *builder) rule(s *decode.Section, kind string, known []string, all []*decode.Section, rules policy.Rules) {
 	name := s.Label()
 	if space, whole := strings.CutSuffix(name, "*"); whole {
@@ -133,7 +133,7 @@ func (b *builder) ruleOf(s *decode.Section) policy.Rule {
 	return r
 }
 
-// identity reads the block auth.
+// identity returns the settings of the block auth.
 func (b *builder) identity() *identity.Settings {
 	s := b.Root.Block("auth")
 	basic, tokens, locks := s.Block("basic"), s.Block("tokens"), s.Block("locks")
@@ -183,7 +183,7 @@ func (b *builder) identity() *identity.Settings {
 	return out
 }
 
-// roleMap reads a map to sets of roles, and reports unknown roles.
+// roleMap returns a map to sets of roles, and reports unknown roles.
 func (b *builder) roleMap(s *decode.Section, attr string) map[string][]string {
 	known, out := b.roleNames(), map[string][]string{}
 	v := s.Attrs[attr]
@@ -200,7 +200,7 @@ func (b *builder) roleMap(s *decode.Section, attr string) map[string][]string {
 	return out
 }
 
-// accountType checks the name of an account type.
+// accountType reports an invalid name of an account type.
 func (b *builder) accountType(s *decode.Section, attr, name string, at *diag.Range) {
 	if language.IsIdentLabel(name) {
 		return
@@ -215,7 +215,7 @@ func (b *builder) accountType(s *decode.Section, attr, name string, at *diag.Ran
 	})
 }
 
-// role reads the name of one role and reports an unknown one.
+// role returns the name of a role, and reports an unknown one.
 func (b *builder) role(s *decode.Section, attr string) string {
 	full := roleName(s.Text(attr))
 	if known := b.roleNames(); !slices.Contains(known, full) && s.Written(attr) {

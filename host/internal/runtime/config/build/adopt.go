@@ -16,10 +16,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// adoption replaces a schema that the SDK derived from a Go type and published
-// under a name derived from the intent (SCH-005). If the intent block names
-// another schema, the capability adopts that one, provided that a value can fit
-// both.
+// adoption replaces a schema that the SDK derived from a Go type and published under a name derived
+// from the intent (SCH-005). If the intent block names another schema, the capability uses that
+// one, if any value can match both.
 type adoption struct {
 	capability int // in builder.caps
 	intent     string
@@ -33,9 +32,8 @@ func derivedName(prefix, intent string) string {
 	return prefix + "/" + strings.ReplaceAll(intent, "/", ".")
 }
 
-// adoptions returns the derived schemas that the schemas of intent blocks
-// replace. They are not published, so two plugins may serve one intent with
-// their own types.
+// adoptions returns the derived schemas that the schemas of intent blocks replace. They are not
+// published, so two plugins may serve one intent with their own types.
 func (b *builder) adoptions() []adoption {
 	var out []adoption
 	for i := range b.caps {
@@ -61,7 +59,8 @@ func (b *builder) adoptions() []adoption {
 	return out
 }
 
-// unswap reports an intent block with in and out exchanged, and swaps them back to avoid further diagnostics.
+// unswap reports an intent block with in and out exchanged, and exchanges them to avoid further
+// diagnostics.
 func (b *builder) unswap(s *decode.Section, c *registry.Capability) {
 	in, out := s.Text("in"), s.Text("out")
 	if in == out || c.InSchema.For(s.Label()) != out || c.OutSchema.For(s.Label()) != in {
@@ -80,7 +79,7 @@ func (b *builder) unswap(s *decode.Section, c *registry.Capability) {
 	s.Attrs["in"], s.Attrs["out"] = s.Attrs["out"], s.Attrs["in"]
 }
 
-// published reports whether a schema with that name exists in the host, in a block or in a plugin.
+// published reports whether the host, a block or a plugin has a schema with a name.
 func (b *builder) published(name string) bool {
 	_, builtin := b.schemas[name] // the others are collected later
 	return builtin || b.place("schema", name) != nil || slices.ContainsFunc(b.Plugins, func(p plugins.Plugin) bool {
@@ -96,8 +95,8 @@ func (a adoption) ref(c *registry.Capability) *contract.SchemaRef {
 	return &c.InSchema
 }
 
-// givesWay reports whether a schema of a plugin is not published because the block of its intent names another schema
-// and no other intent refers to it.
+// givesWay reports whether a schema of a plugin is not published because the block of its intent
+// names another schema and no other intent refers to it.
 func (b *builder) givesWay(plugin, name string) bool {
 	names := func(s *decode.Section) bool { return s.Text("in") == name || s.Text("out") == name }
 	if slices.ContainsFunc(b.All("intent"), names) {
@@ -107,8 +106,8 @@ func (b *builder) givesWay(plugin, name string) bool {
 		func(a adoption) bool { return a.derived == name && b.caps[a.capability].Plugin == plugin })
 }
 
-// adopt sets the schema names of the intents in the capabilities after the
-// compatibility test of SCH-011; only a definite mismatch is an error.
+// adopt sets the schema names of the intents in the capabilities after the compatibility test of
+// SCH-011. Only a definite mismatch is an error.
 func (b *builder) adopt() {
 	for _, a := range b.adopted {
 		c := &b.caps[a.capability]
@@ -127,11 +126,11 @@ func (b *builder) adopt() {
 	}
 }
 
-// agree reports two schemas if no value fits both.
+// agree reports two schemas that no value can match both.
 func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, declared *schema.Schema) {
 	derived, err := schema.Compile(spec, schema.WithRegistry(b.compiled))
 	if err != nil {
-		return // compileSchemas reports it
+		return // reported by compileSchemas
 	}
 	what, from, to := "takes", declared, derived
 	if a.output {
@@ -164,8 +163,8 @@ func (b *builder) agree(a adoption, c *registry.Capability, spec edn.Value, decl
 	})
 }
 
-// apart returns why maps of the first schema are unlikely to fit the second, although open maps may; empty if a pair of
-// alternatives agrees.
+// apart returns why maps of the first schema are unlikely to match the second, although open maps
+// can; empty if a pair of alternatives agrees.
 func apart(from, to *schema.Schema) string {
 	why := ""
 	for _, given := range mapsOf(from) {
@@ -203,8 +202,8 @@ func mapsOf(s *schema.Schema) []*schema.Schema {
 	return nil
 }
 
-// unpromised returns a key that the second schema requires and the first does not
-// name; empty if there is no such key or the first names no keys.
+// unpromised returns a key that the second schema requires and the first does not have; empty if
+// there is none, or if the first is an open map without named keys.
 func unpromised(from, to *schema.Schema) string {
 	if len(from.Entries()) == 0 && !from.Closed() {
 		return ""
@@ -217,7 +216,7 @@ func unpromised(from, to *schema.Schema) string {
 	return ""
 }
 
-// strangers reports whether both maps name keys and have none in common.
+// strangers reports whether both maps have named keys, but none in common.
 func strangers(from, to *schema.Schema) bool {
 	if len(to.Entries()) == 0 || len(from.Entries()) == 0 && !from.Closed() {
 		return false

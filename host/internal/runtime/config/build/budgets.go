@@ -41,8 +41,7 @@ func (b *builder) budgetFields(s *decode.Section, source policy.Source) policy.F
 	return out
 }
 
-// budgets reads the budget blocks. Their limits per call are the lowest policy
-// layer.
+// budgets returns the budget blocks. Their limits per call become the lowest policy layer.
 func (b *builder) budgets(book *policy.Book) *policy.Budgets {
 	out := &policy.Budgets{}
 	to := map[string]*policy.ScopeBudget{"tenant": &out.Tenant, "user": &out.User, "run": &out.Run}
@@ -98,7 +97,7 @@ func (b *builder) scopeBudget(s *decode.Section, out *policy.ScopeBudget) {
 	}
 }
 
-// testLiveRun is the default budget of a run in profile test-live.
+// testLiveRun returns the default budget of a run in profile test-live.
 func testLiveRun() policy.ScopeBudget {
 	limits, _ := policy.LimitsOf(edn.MustRead("{:max-usd 0.05M}"))
 	return policy.ScopeBudget{Written: true, Limits: limits, Wall: 60 * 1e9, Soft: policy.DefaultSoft, Per: "total"}

@@ -19,8 +19,8 @@ import (
 	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Generation is a configuration in force. It is immutable and safe for concurrent
-// use; a run uses the generation that it started with.
+// Generation is a configuration in force. It is immutable and safe for concurrent use. A run uses
+// the generation that it was started with.
 type Generation struct {
 	Registry *registry.Registry
 	Checks   *quality.Set
@@ -31,12 +31,11 @@ type Generation struct {
 	Budgets  *policy.Budgets // nil: no limits
 	Prompts  *prompt.Book
 	Routing  *routing.Settings
-	// Packs are the language packs of the configuration; Checks holds all
-	// languages in use.
+	// Packs are the language packs of the configuration; Checks has all languages in use.
 	Packs []LanguagePack
 }
 
-// planIntent is the intent of the host itself that evaluates a plan.
+// planIntent is the intent with which the host evaluates plans.
 const planIntent = "plan/run"
 
 // Limits on the number of blocks (HCL-042).
@@ -47,8 +46,7 @@ const (
 	MaxNamed        = 4096 // checks, schemas, judges, and rubrics
 )
 
-// builder collects the parts of a generation and checks the references between
-// them.
+// builder collects the parts of a generation and checks the references between them.
 type builder struct {
 	*plugins.Reader
 	settings Settings
@@ -73,17 +71,17 @@ type builder struct {
 	languages *rules.Packs
 }
 
-// Settings are the settings of the host that the generation depends on.
+// Settings are settings of the host that affect the generation.
 type Settings struct {
 	MinStability string
-	// Kept are paths that no effect may access, besides the data directory.
+	// Kept has paths that no effect may access, in addition to the data directory.
 	Kept []string
 	// Limits are the limits on plans, including the templates of intents.
 	Limits plan.Limits
 }
 
-// New builds the generation from the blocks and the plugins; nil if they have errors
-// that prevent it.
+// New builds the generation from the blocks and the plugins; nil if they have errors that prevent
+// it. Errors are reported to the Reader.
 func New(r *plugins.Reader, settings Settings) *Generation {
 	b := &builder{
 		Reader:   r,
@@ -123,7 +121,7 @@ func byLabel(blocks []*decode.Section) map[string]*decode.Section {
 	return out
 }
 
-// limits rejects more blocks of a type than the host supports.
+// limits reports block types with more blocks than the host supports.
 func (b *builder) limits() {
 	for _, x := range []struct {
 		block string
@@ -148,8 +146,8 @@ func (b *builder) indexPlugins() {
 		p := &b.Plugins[i]
 		b.pairs(s)
 		b.plugins[p.Name] = p
-		// The names of an absent optional plugin are known to be missing. Any
-		// other plugin without a description may define any name.
+		// The names of an absent optional plugin are known to be missing. Other plugins without a
+		// description may define any name.
 		if p.Enabled && !p.Described && (p.Binary != "" || !p.Optional || b.Report.Doubts("plugin", p.Name)) {
 			b.blind = true
 		}

@@ -15,9 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// plain marks the deterministic judges that no intent uses with severity must.
-// Their rules are part of the configuration, like those of a check, so they need
-// no calibration (JDG-002).
+// plain marks the deterministic judges that no intent uses with severity must. Their rules are part
+// of the configuration, like those of a check, so they need no calibration (JDG-002).
 func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	for i := range judges {
 		j := &judges[i]
@@ -31,16 +30,15 @@ func (b *builder) plain(judges []registry.Judge, book *policy.Book) {
 	}
 }
 
-// unseen reports whether the capability of a judge is unknown because its plugin
-// was not described, which is reported separately. It may be deterministic and
-// then needs no calibration.
+// unseen reports whether the capability of a judge is unknown because its plugin was not described,
+// which is reported elsewhere. It may be deterministic and then needs no calibration.
 func (b *builder) unseen(j *registry.Judge) bool {
 	return j.Capability != "" &&
 		!slices.ContainsFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
 }
 
-// believed warns about judges in use that cannot reject an answer by themselves
-// because their calibration is missing, expired or too low (JDG-011).
+// believed warns about judges in use that cannot reject an answer alone, because their calibration
+// is missing, expired or too low (JDG-011).
 func (b *builder) believed(judges []registry.Judge) {
 	for i := range judges {
 		j := &judges[i]

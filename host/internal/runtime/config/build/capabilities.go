@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// capabilities registers the advertised capabilities, renamed and narrowed by
-// the capability blocks.
+// capabilities registers the advertised capabilities, as renamed and restricted by the capability
+// blocks.
 func (b *builder) capabilities() {
 	blocks := b.All("capability")
 	claimed := map[[2]string]*decode.Section{} // plugin, advertised id
@@ -38,7 +38,7 @@ func (b *builder) capabilities() {
 
 // claim records that a capability block refers to an advertised capability.
 func (b *builder) claim(s *decode.Section, claimed map[[2]string]*decode.Section) {
-	b.capNames[s.Label()] = true // also if no plugin serves it; that is reported here
+	b.capNames[s.Label()] = true // even if no plugin serves it, which is reported there
 	name := s.Text("plugin")
 	if name == "" {
 		return
@@ -148,8 +148,7 @@ func (b *builder) register(p *plugins.Plugin, advertised contract.Capability, s 
 	b.caps = append(b.caps, c)
 }
 
-// narrow applies a capability block. It may lower limits and remove effects,
-// never raise or add them.
+// narrow applies a capability block, which can only lower limits and remove effects.
 func (b *builder) narrow(c *registry.Capability, s *decode.Section) {
 	if tags, ok := s.Texts("tags"); ok {
 		c.Tags = slices.Sorted(slices.Values(tags))

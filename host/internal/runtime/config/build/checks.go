@@ -26,8 +26,8 @@ var boundChecks = []boundCheck{
 	{name: "tests-pass", intent: "code/test", evidence: true},
 }
 
-// compileChecks returns the checks of the check blocks and the bound checks that
-// no block overrides.
+// compileChecks returns the checks of the check blocks, and the bound checks that no block
+// overrides.
 func (b *builder) compileChecks() []quality.Check {
 	var out []quality.Check
 	for _, c := range boundChecks {
@@ -83,7 +83,7 @@ func (b *builder) check(s *decode.Section) (quality.Check, bool) {
 	return c, ok
 }
 
-// oneKind reports a check without exactly one of builtin, condition and intent.
+// oneKind reports a check that does not have exactly one of builtin, condition and intent.
 func (b *builder) oneKind(s *decode.Section) bool {
 	var written []string
 	for _, name := range []string{"builtin", "condition", "intent"} {

@@ -13,14 +13,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// constraintsForm is the schema of the constraints of the request envelope. Other constraints are for plugins.
+// constraintsForm is the schema of the constraints in the request envelope. Other constraints are
+// for plugins.
 var constraintsForm = sync.OnceValue(func() *schema.Schema {
 	return schema.MustCompile(edn.MustRead(`[:map [:language {:optional true} :keyword]
 		[:style {:optional true} :keyword] [:max-chars {:optional true} [:int {:min 1 :max 12000}]]
 		[:no-web {:optional true} :boolean]]`))
 })
 
-// constraints checks the constraints of an intent. An unknown name that is similar to a known one is a warning.
+// constraints checks the constraints of an intent. An unknown name that is similar to a known one
+// is a warning.
 func (b *builder) constraints(s *decode.Section, v decode.Value) edn.Value {
 	form := constraintsForm()
 	out := decode.Fit(form, v.EDN)

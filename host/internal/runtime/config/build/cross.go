@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// cross warns about settings of an intent and its dispatch that its candidates do
-// not support (HCL-031). These are warnings because a plan may override them.
+// cross warns about settings of an intent and its dispatch that its candidates do not support
+// (HCL-031). They are no errors because a plan may override them.
 func (b *builder) cross(
 	book *policy.Book, intents []registry.Intent, effects *policy.Effects, budgets *policy.Budgets,
 ) {
@@ -52,9 +52,8 @@ func (b *builder) cross(
 	}
 }
 
-// unnamed warns about conditions that read a key of the answer that its schema
-// does not name if the schema names a similar key. Map schemas are open, so the key
-// may exist nevertheless.
+// unnamed warns about conditions that read a key of the answer that its schema does not have, if it
+// has a similar key. Map schemas are open, so the key may exist.
 func (b *builder) unnamed(in registry.Intent, l *policy.Layer) {
 	out, known := b.compiled.Lookup(in.Out)
 	if !known {
@@ -105,7 +104,7 @@ func (b *builder) unnamedIn(in registry.Intent, c *decode.Section, attr string, 
 	}
 }
 
-// mayServe returns the candidates of an intent that its effects allow.
+// mayServe returns the candidates of an intent that its effects permit.
 func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	var out []registry.Capability
 	for _, c := range b.caps {
@@ -119,8 +118,8 @@ func (b *builder) mayServe(in registry.Intent) []registry.Capability {
 	return out
 }
 
-// idleRetries warns about further attempts that an empty set of failures excludes. Without a failure, a later candidate
-// is called only while an earlier one is not available.
+// idleRetries warns about further attempts that cannot happen because the set of failures is empty.
+// Without a failure, a later candidate is called only while an earlier one is not available.
 func (b *builder) idleRetries(s *decode.Section) {
 	layers := []*decode.Section{b.dispatch["default"], s}
 	if layers[0] == s || layers[0] == nil {
@@ -169,8 +168,9 @@ func (b *builder) idleRetries(s *decode.Section) {
 	}
 }
 
-// uncallable warns about listed candidates with an effect that no call may have, whatever its caller and request allow.
-// An intent that has no other candidates cannot be served, which is an error.
+// uncallable warns about listed candidates with an effect that no call may have, whatever the
+// caller and the request permit. An intent without other candidates cannot be served, which is an
+// error.
 func (b *builder) uncallable(s *decode.Section, in registry.Intent, effects *policy.Effects) {
 	grant := effects.Grant(policy.Caller{Roles: []string{policy.RoleAdmin}})
 	refusal := func(c *registry.Capability) *contract.Error {
@@ -217,8 +217,8 @@ func (b *builder) uncallable(s *decode.Section, in registry.Intent, effects *pol
 	}
 }
 
-// unpriced warns about an intent that limits money and has only candidates
-// without a known price (BUD-007).
+// unpriced warns about an intent with a limit in money whose candidates all have no known price
+// (BUD-007).
 func (b *builder) unpriced(s *decode.Section, candidates []registry.Capability) {
 	limit := s.Block("budget").Attrs["max_usd"]
 	priced := func(c registry.Capability) bool {
@@ -239,8 +239,8 @@ func (b *builder) unpriced(s *decode.Section, candidates []registry.Capability) 
 	})
 }
 
-// parallel warns about a parallel strategy with a single candidate, and with a candidate whose effects must not happen
-// twice: a plan with such a call is rejected.
+// parallel warns about a parallel strategy with a single candidate, and about a candidate whose
+// effects must not happen twice: a plan with such a call is rejected.
 func (b *builder) parallel(s *decode.Section, strategy string, candidates []registry.Capability) {
 	warn := diag.Diagnostic{
 		Severity: diag.SeverityWarning,
@@ -266,8 +266,8 @@ func (b *builder) parallel(s *decode.Section, strategy string, candidates []regi
 	}
 }
 
-// uncacheable rejects a cacheable intent whose calls may change something: a cached
-// answer would leave the change out (RUN-031).
+// uncacheable reports a cacheable intent whose calls may change something, because a cached answer
+// would omit the change (RUN-031).
 func (b *builder) uncacheable(s *decode.Section, in registry.Intent) {
 	if !in.Cacheable || contract.OnlyReads(in.Effects) {
 		return

@@ -57,7 +57,7 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 	near := diag.Nearest(name, known)
 	other, place := b.kindOfLabel(name)
 	if place != nil && contract.Nearest(name, known) == "" {
-		near = "" // it begins like one
+		near = "" // it only begins like the name
 	}
 	d := diag.Diagnostic{
 		Type:     "config/dangling-reference",
@@ -91,8 +91,8 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 	b.Report.Fold("reference "+kind+" "+name, d)
 }
 
-// kindOfLabel returns the type and the place of the block with a label; the place is nil if
-// no block has it.
+// kindOfLabel returns the type and the place of the block with a label; the place is nil if there
+// is none.
 func (b *builder) kindOfLabel(label string) (string, *diag.Range) {
 	for i := range language.Specification().Blocks {
 		kind := language.Specification().Blocks[i].Name
@@ -103,7 +103,8 @@ func (b *builder) kindOfLabel(label string) (string, *diag.Range) {
 	return "", nil
 }
 
-// blame reports a missing name that a disabled plugin may define. All names that the plugin may define are one mistake.
+// blame reports a missing name that a disabled plugin may define. All names that the plugin may
+// define are one error.
 func (b *builder) blame(off *plugins.Plugin, kind, name string, d diag.Diagnostic) {
 	again := fmt.Sprintf("names %s %s", kind, diag.Quote(name))
 	d.Message = fmt.Sprintf("%s, and plugin %s is disabled", d.Message, diag.Quote(off.Name))
@@ -127,11 +128,10 @@ func namespace(name string) string {
 	return space
 }
 
-// disabled returns the disabled plugin that may define a name which a block uses; nil if
-// there is none. The names of a disabled plugin are unknown. The plugin is the first of these
-// that is only one: that whose entry in the lock file has the name, that named like its
-// namespace, that named like another word of it, that disabled whatever the environment is,
-// and any disabled one.
+// disabled returns the disabled plugin that may define a name; nil if there is none. The names of a
+// disabled plugin are unknown. The first of these criteria that exactly one plugin meets selects
+// it: its entry in the lock file has the name, its name is the namespace of the name, its name is
+// another word in the name, it is disabled independently of the environment, it is disabled.
 func (b *builder) disabled(name string, s *decode.Section) *plugins.Plugin {
 	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("/.+", r) })
 	for _, may := range []func(*plugins.Plugin) bool{
@@ -158,8 +158,8 @@ func (b *builder) disabled(name string, s *decode.Section) *plugins.Plugin {
 	return nil
 }
 
-// approved reports whether the entry of a plugin in the lock file has a capability or an
-// intent of that name.
+// approved reports whether the lock file entry of a plugin has a capability or an intent with a
+// name.
 func (b *builder) approved(p *plugins.Plugin, name string) bool {
 	entry, _ := b.LockFile().Plugin(p.Name)
 	return slices.ContainsFunc(entry.Capabilities, func(c lock.Capability) bool {
@@ -167,7 +167,8 @@ func (b *builder) approved(p *plugins.Plugin, name string) bool {
 	})
 }
 
-// choices returns the names that a reference may use: all if they are few, else those of its namespace, else a count.
+// choices returns the names that a reference may use: all if they are few, otherwise those of its
+// namespace, otherwise their number.
 func choices(kind, name string, known []string) edn.Value {
 	const most = 16
 	space, _, _ := strings.Cut(name, "/")

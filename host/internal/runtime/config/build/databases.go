@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// connections checks that the databases of a scope exist.
+// connections reports unknown databases in a scope.
 func (b *builder) connections(s *decode.Section) {
 	names, written := s.Texts("connections")
 	if !written {
@@ -30,9 +30,9 @@ func (b *builder) connections(s *decode.Section) {
 	}
 }
 
-// databases checks the databases of the effects block: what their driver needs,
-// and that no file of Ferment is beside one (FX-012). An engine creates files in
-// the directory of its database, so its plugin may write there.
+// databases checks the databases of the effects block: the attributes for their driver, and that
+// their directory has no file of Ferment (FX-012). An engine creates files in the directory of its
+// database, so its plugin may write there.
 func (b *builder) databases(s *decode.Section) {
 	kept, guarded := b.forbidden()
 	served := slices.ContainsFunc(b.Plugins, func(p plugins.Plugin) bool {
@@ -40,7 +40,7 @@ func (b *builder) databases(s *decode.Section) {
 	})
 	for _, x := range s.All("db") {
 		if x.Node.Damaged || x.Text("driver") == "" {
-			continue // reported already
+			continue // already reported
 		}
 		needs, other := "path", "dsn"
 		if x.Text("driver") == plugins.DriverPostgres {

@@ -65,7 +65,8 @@ func (b *builder) dispatchLayer(s *decode.Section, source policy.Source) policy.
 	return l
 }
 
-// idleDispatch checks the dispatch blocks that nothing names: whether a block is valid does not depend on its use.
+// idleDispatch checks the dispatch blocks that have no reference, because the validity of a block
+// does not depend on its use.
 func (b *builder) idleDispatch() {
 	for _, s := range b.All("dispatch") {
 		if !b.used["dispatch"][s.Label()] {
@@ -74,7 +75,7 @@ func (b *builder) idleDispatch() {
 	}
 }
 
-// idleSwitches warns about members that no failure can match.
+// idleSwitches warns about elements that no failure can match.
 func (b *builder) idleSwitches(s *decode.Section) {
 	for _, name := range []string{"switch_on", "switch_on_replace"} {
 		members, _ := s.Texts(name)

@@ -20,7 +20,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// effects reads the effects block.
+// effects returns the settings of the effects block.
 func (b *builder) effects() *policy.Effects {
 	s := b.Root.Block("effects")
 	out := &policy.Effects{
@@ -60,7 +60,7 @@ func (b *builder) effects() *policy.Effects {
 	return out
 }
 
-// permitNothing warns about enabled scopes that allow no path, program or host.
+// permitNothing warns about enabled scopes that permit no path, program or host.
 func (b *builder) permitNothing(s *decode.Section) {
 	for _, x := range s.All("scope") {
 		if !x.Flag("enabled") || x.Node.Damaged {
@@ -86,7 +86,7 @@ func (b *builder) permitNothing(s *decode.Section) {
 	}
 }
 
-// scopes reads the scope blocks of a block.
+// scopes returns the scope blocks of a block.
 func (b *builder) scopes(s *decode.Section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.All("scope") {
@@ -151,8 +151,9 @@ func (b *builder) scopeProblem(s *decode.Section, p effects.Problem) {
 	b.Report.Add(d)
 }
 
-// scopeMember describes the members that a scope attribute accepts beyond its type. The function suggests a correction
-// of an invalid member; its texts are the programs or the roots of the scope.
+// scopeMember describes the elements that a scope attribute accepts, in addition to its type. The
+// function suggests a correction of an invalid element; its texts are the programs or the roots of
+// the scope.
 type scopeMember struct {
 	expected string
 	meant    func(written string, of []string) string
@@ -167,7 +168,8 @@ var scopeMembers = map[string]scopeMember{
 	"allow_commands": {"the path of a program", nil},
 }
 
-// belowRoot returns an absolute path as a prefix below its root.
+// belowRoot returns an absolute path relative to its root, as a prefix; empty if no root contains
+// it.
 func belowRoot(written string, roots []string) string {
 	for _, root := range roots {
 		if rel, err := filepath.Rel(root, written); err == nil && filepath.IsLocal(rel) && filepath.IsAbs(written) {
@@ -189,7 +191,8 @@ func bareHost(written string, _ []string) string {
 	return u.Hostname()
 }
 
-// fittingArgument suggests the program of that name, or a pattern for a text that is not a pattern.
+// fittingArgument suggests the program with a name, or a pattern for a text that is not a pattern;
+// empty if there is none.
 func fittingArgument(written string, programs []string) string {
 	if program := ofBase(written, programs); program != "" {
 		return program
@@ -200,8 +203,7 @@ func fittingArgument(written string, programs []string) string {
 	return ""
 }
 
-// commands checks a scope of programs for patterns of programs that are not allowed and for a timeout above
-// max_timeout.
+// commands reports patterns of programs that are not permitted, and a timeout above max_timeout.
 func (b *builder) commands(s *decode.Section) (good bool) {
 	if s.Written("max_timeout") && s.Written("timeout") {
 		b.ordered(s, "timeout", "max_timeout", false)
@@ -241,7 +243,7 @@ func ofBase(name string, paths []string) string {
 	return paths[i]
 }
 
-// roles reads a set of roles and reports unknown ones.
+// roles returns a set of roles, and reports unknown ones.
 func (b *builder) roles(s *decode.Section, attr string) []string {
 	names, _ := s.Texts(attr)
 	known := b.roleNames()
@@ -284,7 +286,7 @@ func roleName(label string) string {
 	return "role/" + label
 }
 
-// ownPaths rejects scopes that include files of Ferment itself (FX-012).
+// ownPaths reports scopes that include files of Ferment (FX-012).
 func (b *builder) ownPaths(s *decode.Section) {
 	kept, guarded := b.forbidden()
 	for _, x := range s.All("scope") {
@@ -326,8 +328,8 @@ func (b *builder) scopeOnDisk(s *decode.Section) {
 	b.OnDisk(s, "allow_cwd", decode.Folder)
 }
 
-// forbidden returns the paths that no scope may include, and those that no scope
-// may write: writing the configuration or a program allows to run anything.
+// forbidden returns the paths that no scope may include, and those that no scope may write: a
+// caller that can write the configuration or a program can run anything.
 func (b *builder) forbidden() (kept, guarded []string) {
 	xdg, _ := b.Options.Env("XDG_RUNTIME_DIR")
 	kept = append([]string{b.Options.DataDir, rundir.Base(xdg, os.Getuid())}, b.settings.Kept...)
@@ -345,7 +347,7 @@ func (b *builder) forbidden() (kept, guarded []string) {
 	return realPaths(kept), realPaths(guarded)
 }
 
-// realPaths resolves symbolic links, for a missing path in its existing ancestors.
+// realPaths resolves symbolic links; for a missing path, those in its existing ancestors.
 func realPaths(paths []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {

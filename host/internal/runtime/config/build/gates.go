@@ -46,7 +46,7 @@ func (b *builder) gateRings() {
 	}
 }
 
-// gatesOf returns the checks that an intent and its dispatch name.
+// gatesOf returns the checks in an intent and its dispatch.
 func (b *builder) gatesOf(s *decode.Section) []string {
 	out, _ := s.Texts("checks")
 	done := s.Block("done")
@@ -63,7 +63,7 @@ func (b *builder) gatesOf(s *decode.Section) []string {
 	return out
 }
 
-// asked returns the intent that a check calls, or "".
+// asked returns the intent that a check calls; empty if it calls none.
 func (b *builder) asked(check string) string {
 	if s, ok := b.checks[check]; ok {
 		return s.Text("intent")

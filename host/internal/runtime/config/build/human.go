@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// humans registers the capabilities that people answer (JRN-045). Their schemas
-// are those of their intents.
+// humans registers the capabilities that people answer (JRN-045). Their schemas are those of their
+// intents.
 func (b *builder) humans() {
 	for _, s := range b.All("human") {
 		id := s.Label()
@@ -63,7 +63,7 @@ func (b *builder) humans() {
 	}
 }
 
-// defaultAnswers checks what human blocks say about their deadline.
+// defaultAnswers checks the settings of human blocks for the deadline.
 func (b *builder) defaultAnswers() {
 	for _, s := range b.All("human") {
 		given, wanted := s.Written("default"), s.Text("on_deadline") == registry.DeadlineDefault
@@ -80,7 +80,7 @@ func (b *builder) defaultAnswers() {
 	}
 }
 
-// fitsAnswers reports a default that an intent of the block would reject.
+// fitsAnswers reports a default answer that an intent of the block would reject.
 func (b *builder) fitsAnswers(s *decode.Section) {
 	intents, _ := s.Texts("intents")
 	for _, name := range intents {

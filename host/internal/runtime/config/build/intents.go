@@ -25,7 +25,7 @@ func (b *builder) intentKnown(name string) bool {
 	return slices.Contains(b.intentNames(), name)
 }
 
-// intentNames returns the names of declared and advertised intents.
+// intentNames returns the names of the declared and the advertised intents.
 func (b *builder) intentNames() []string {
 	names := append(slices.Collect(maps.Keys(b.intents)), b.advertisedIntents()...)
 	slices.Sort(names)
@@ -54,7 +54,7 @@ func (b *builder) inSchema(intent string) *schema.Schema {
 	return s
 }
 
-// intent reads an intent block and adds its policy layer, which requests override.
+// intent returns an intent block and adds its policy layer, which requests override.
 func (b *builder) intent(s *decode.Section, book *policy.Book) registry.Intent {
 	in := registry.Intent{ID: s.Label(), In: s.Text("in"), Out: s.Text("out"), Role: s.Text("role"), ModelKey: b.modelKey(s), Where: s.Where()}
 	if s.Written("on_unknown") {
@@ -205,7 +205,8 @@ func (b *builder) differ(want, have string) bool {
 	return known && have != "" && want != have
 }
 
-// implied checks an intent without explicit candidates: one capability that serves it must fit its schemas.
+// implied checks an intent without explicit candidates: a capability that serves it must match its
+// schemas.
 func (b *builder) implied(s *decode.Section, in registry.Intent) {
 	serves := func(c registry.Capability) bool { return c.Serves(in.ID) }
 	all := !slices.ContainsFunc(b.Plugins, func(p plugins.Plugin) bool { return !p.Described })
@@ -246,8 +247,8 @@ func (b *builder) implied(s *decode.Section, in registry.Intent) {
 	}
 }
 
-// misfit compares the schema of a capability with a side of an intent: an error if no value fits both, a warning if a
-// common value is unlikely, else an information.
+// misfit compares the schema of a capability with a side of an intent: an error if no value matches
+// both, a warning if a common value is unlikely, otherwise an information.
 func (b *builder) misfit(x side, have string) diag.Severity {
 	from, ok := b.compiled.Lookup(x.want)
 	to, known := b.compiled.Lookup(have)
@@ -265,8 +266,8 @@ func (b *builder) misfit(x side, have string) diag.Severity {
 	return diag.SeverityInfo
 }
 
-// misnamed reports an intent that its candidates do not serve although they serve one with a similar name. If it lacks
-// its schemas, that is reported, with the similar name of a block.
+// misnamed reports an intent that its candidates do not serve although they serve one with a
+// similar name. If its schemas are missing, they are reported, with the similar name of a block.
 func (b *builder) misnamed(s *decode.Section, in registry.Intent) bool {
 	if in.In == "" || in.Out == "" {
 		return true
@@ -331,7 +332,7 @@ func (b *builder) intentLayer(s *decode.Section) policy.Layer {
 	return l
 }
 
-// twiceDone warns about a check that is both in must and in should.
+// twiceDone warns about checks that are both in must and in should.
 func (b *builder) twiceDone(done *decode.Section) {
 	must, _ := done.Texts("must")
 	for _, item := range done.Attrs["should"].Items {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// issuers reads the blocks oidc of the block auth (AUTH-005).
+// issuers returns the oidc blocks of the auth block (AUTH-005).
 func (b *builder) issuers(auth *decode.Section) (out []identity.Issuer) {
 	first := map[string]*decode.Section{}
 	for _, s := range auth.All("oidc") {
@@ -57,7 +57,7 @@ func (b *builder) issuers(auth *decode.Section) (out []identity.Issuer) {
 	return out
 }
 
-// empty reports attributes with an empty text.
+// empty reports attributes whose text is empty.
 func (b *builder) empty(s *decode.Section, attrs ...string) {
 	for _, attr := range attrs {
 		if s.Written(attr) && !s.Unread(attr) && s.Text(attr) == "" {
@@ -72,7 +72,7 @@ func (b *builder) empty(s *decode.Section, attrs ...string) {
 	}
 }
 
-// authorities returns the certificates in a file, in PEM; empty if there is none.
+// authorities returns the certificates in a file, in PEM; empty if there are none.
 func (b *builder) authorities(s *decode.Section, attr string) string {
 	v := s.Attrs[attr]
 	if !v.Written || s.Unread(attr) || s.Text(attr) == "" {
@@ -99,7 +99,7 @@ func (b *builder) authorities(s *decode.Section, attr string) string {
 	return *v.Content
 }
 
-// certificates reads which users have client certificates (AUTH-001).
+// certificates returns the users with client certificates (AUTH-001).
 func (b *builder) certificates(s *decode.Section) map[string]string {
 	v := s.Attrs["subjects"]
 	if len(v.Keys) == 0 {

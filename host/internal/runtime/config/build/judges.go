@@ -91,7 +91,7 @@ func (b *builder) judgeOf(s *decode.Section, rubrics map[string]edn.Value) regis
 	return j
 }
 
-// grades checks that the capability of a judge serves its intent.
+// grades reports a judge whose capability does not serve its intent.
 func (b *builder) grades(s *decode.Section, j registry.Judge) {
 	i := slices.IndexFunc(b.caps, func(c registry.Capability) bool { return c.ID == j.Capability })
 	if i < 0 || b.caps[i].Serves(j.Intent) {
@@ -164,7 +164,7 @@ func (b *builder) rubric(s *decode.Section) edn.Value {
 	return m.Map()
 }
 
-// rulesSchema is the schema of the rules of a rubric. A plugin with a rule-based judge publishes it.
+// rulesSchema is the schema of the rules of a rubric. Plugins with a rule-based judge publish it.
 const rulesSchema = "rubric/rules"
 
 // rules checks the rules of a rubric, if a plugin publishes their schema.
@@ -179,7 +179,8 @@ func (b *builder) rules(s *decode.Section, v decode.Value) edn.Value {
 	return out
 }
 
-// patterns reports regular expressions of pattern rules that do not compile, which a schema cannot check.
+// patterns reports regular expressions in pattern rules that do not compile, which a schema cannot
+// check.
 func (b *builder) patterns(s *decode.Section, v decode.Value, rules edn.Value) {
 	for i := range rules.Len() {
 		rule, _ := rules.Nth(i)
@@ -215,7 +216,7 @@ func (b *builder) pattern(s *decode.Section, v decode.Value, text edn.Value, pat
 	}
 }
 
-// patternFault returns the error of a pattern without the pattern itself.
+// patternFault returns the error of a pattern without the pattern.
 func patternFault(err error) string {
 	var fault *syntax.Error
 	if errors.As(err, &fault) {
@@ -224,7 +225,7 @@ func patternFault(err error) string {
 	return err.Error()
 }
 
-// enumerated returns the members of an [:enum ...] form.
+// enumerated returns the members of an [:enum ...] form; false for other forms.
 func enumerated(form edn.Value) ([]string, bool) {
 	if kind, _ := form.Nth(0); !edn.Equal(kind, edn.K("enum")) {
 		return nil, false
@@ -280,7 +281,7 @@ func (b *builder) judging(l *policy.Layer, s *decode.Section) {
 	}
 }
 
-// misspelt reports whether a finding is a missing key that an unknown key beside it resembles.
+// misspelt reports whether a finding is a missing key that is similar to an unknown key beside it.
 func misspelt(f schema.Finding, all []schema.Finding) bool {
 	return f.Keys == nil && f.Got.IsNil() && len(f.Path) > 0 && slices.ContainsFunc(all, func(g schema.Finding) bool {
 		last := len(f.Path) - 1
@@ -293,7 +294,8 @@ func misspelt(f schema.Finding, all []schema.Finding) bool {
 	})
 }
 
-// fitted returns the value of an attribute, converted to the schema. It reports the parts that do not fit.
+// fitted returns the value of an attribute, converted to the schema. Parts that do not match are
+// reported.
 func (b *builder) fitted(s *decode.Section, attr, typ string, form *schema.Schema) edn.Value {
 	v := s.Attrs[attr]
 	if !v.Written {

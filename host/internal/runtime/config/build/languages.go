@@ -20,11 +20,11 @@ type LanguagePack struct {
 	Name     string // in English
 	File     string // printed name
 	Hash     string // of the content
-	// Instead is true if the pack replaces a shipped language.
+	// Instead is set if the pack replaces a shipped language.
 	Instead bool
 }
 
-// languagePacks reads the packs of the configuration (TXT-006).
+// languagePacks returns the packs of the configuration (TXT-006).
 func (b *builder) languagePacks() []LanguagePack {
 	v := b.Root.Block("prompts").Attrs["language_packs"]
 	var out []LanguagePack
@@ -106,7 +106,7 @@ func (b *builder) unread(item decode.Value, path []string) {
 	b.Report.Add(d)
 }
 
-// languagePack reads one pack and returns it with the place of its language.
+// languagePack returns a pack with the place of its language; false if it is invalid.
 func (b *builder) languagePack(item decode.Value, path []string) (rules.Pack, *diag.Range, bool) {
 	name, _ := item.EDN.AsString()
 	printed := disk.PrintedName(b.Dir, name)

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// learnedLayer returns the written settings of learned dispatch; nil: there are none.
+// learnedLayer returns the settings of learned dispatch in a block; nil if there are none.
 func (b *builder) learnedLayer(s *decode.Section, origin func(decode.Value) policy.Origin) *policy.LearnedLayer {
 	var l policy.LearnedLayer
 	switch v := s.Attrs["prior"]; {
@@ -56,8 +56,8 @@ func priorOf(v decode.Value) policy.Prior {
 	return policy.Prior{Passes: of[0], Fails: of[1]}
 }
 
-// learns warns about an intent with the policy learned that has nothing objective to
-// learn from (LRN-007), or never tries another candidate.
+// learns warns about an intent with the policy learned that has no objective results to learn from
+// (LRN-007), or never tries another candidate.
 func (b *builder) learns(s *decode.Section, l *policy.Layer) {
 	if l.Ordering.V != policy.Learning {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// pairs checks pairs of values of a plugin block, such as min and max.
+// pairs checks pairs of values in a plugin block, such as min and max.
 func (b *builder) pairs(s *decode.Section) {
 	b.ordered(s.Block("restart"), "backoff", "max_backoff", false)
 	b.ordered(s.Block("health"), "timeout", "interval", true)

@@ -19,11 +19,12 @@ type writer struct {
 	*builder
 	fragments map[string]decode.Value
 	used      map[string]bool
-	meant     map[string]bool // fragments with a misspelt reference
-	open      []string        // stack of fragments being expanded
+	meant     map[string]bool // fragments with a misspelled reference
+	open      []string        // fragments being expanded, innermost last
 }
 
-// prompts compiles the layers and checks their names against roles, intents and fragments (PRM-007).
+// prompts compiles the layers and checks their names against roles, intents and fragments
+// (PRM-007).
 func (b *builder) prompts() *prompt.Book {
 	s := b.Root.Block("prompts")
 	book := &prompt.Book{
@@ -115,8 +116,7 @@ func (w *writer) intent(in *decode.Section, book *prompt.Book) {
 	}
 }
 
-// layer compiles one layer. Errors are reported, and the layer contains the
-// remaining parts.
+// layer compiles a layer. Errors are reported, and the layer has the remaining parts.
 func (w *writer) layer(name string, path []string, v decode.Value) *prompt.Layer {
 	pieces := w.pieces(path, v)
 	texts := make([]string, len(pieces))
@@ -150,7 +150,7 @@ func (w *writer) layer(name string, path []string, v decode.Value) *prompt.Layer
 	return l
 }
 
-// fragmentText is a text of a layer and its place.
+// fragmentText is a text of a layer with its place.
 type fragmentText struct {
 	text string
 	at   *diag.Range
@@ -211,8 +211,8 @@ func (w *writer) pieces(path []string, v decode.Value) []fragmentText {
 	return out
 }
 
-// promptless rejects roles without a layer and layers of unknown intents. A layer
-// of a role that no block names is valid: requests and nodes may name it.
+// promptless reports roles without a layer and layers of unknown intents. A layer of a role that no
+// block names is valid, because requests and nodes may name it.
 func (b *builder) promptless(s *decode.Section, book *prompt.Book) {
 	if b.Report.Doubts("prompts", "roles") {
 		return
@@ -255,7 +255,7 @@ func (b *builder) promptless(s *decode.Section, book *prompt.Book) {
 	}
 }
 
-// writeRole returns the hint for a role without a prompt, empty if a known role is similar.
+// writeRole returns the hint for a role without a prompt; empty if a known role is similar.
 func writeRole(role string, known []string) string {
 	if diag.Nearest(role, known) != "" {
 		return ""
@@ -263,8 +263,9 @@ func writeRole(role string, known []string) string {
 	return "write one: prompts { roles = { " + decode.SpellKey(role) + " = \"...\" } }"
 }
 
-// misspeltRole reports a layer of an unused role if its name is similar to a role without a layer that is built in or
-// named in several places. Other misspelt roles are reported where they are named.
+// misspeltRole reports a layer of an unused role if its name is similar to a role without a layer
+// that is built in or named in several places. Other misspelled roles are reported where they are
+// named.
 func (b *builder) misspeltRole(s *decode.Section, book *prompt.Book) bool {
 	named := b.rolesNamed(s)
 	var without []string
@@ -299,8 +300,8 @@ func (b *builder) misspeltRole(s *decode.Section, book *prompt.Book) bool {
 	return false
 }
 
-// misspeltOverlay warns about a layer of an unused role if another file has a layer of a used role with a similar name,
-// which it may be meant to override.
+// misspeltOverlay warns about a layer of an unused role if another file has a layer of a used role
+// with a similar name, which it may be meant to override.
 func (b *builder) misspeltOverlay(layers decode.Value, i int, named map[string]int) {
 	at := cmp.Or(layers.Items[i].Key, layers.Items[i].At)
 	var elsewhere []string
@@ -324,7 +325,7 @@ func (b *builder) misspeltOverlay(layers decode.Value, i int, named map[string]i
 	}
 }
 
-// rolesNamed counts the references to each role in blocks and in prompts.allowed.
+// rolesNamed returns the number of references to each role in blocks and in prompts.allowed.
 func (b *builder) rolesNamed(s *decode.Section) map[string]int {
 	out := map[string]int{}
 	for _, block := range []string{"intent", "capability"} {
@@ -351,7 +352,7 @@ func (b *builder) protocol(at *diag.Range, path []string, message, near, hint st
 	})
 }
 
-// unused rejects fragments that no layer uses.
+// unused reports fragments that no layer uses.
 func (w *writer) unused(s *decode.Section) {
 	for name, v := range w.fragments {
 		if w.used[name] {
@@ -360,7 +361,7 @@ func (w *writer) unused(s *decode.Section) {
 		w.pieces([]string{"prompts", "fragments", name}, decode.Value{
 			EDN: edn.MustMap(edn.K("fragment"), edn.Text(name)),
 			At:  v.At,
-		}) // reports the errors inside the fragment
+		}) // reports the errors in the fragment
 	}
 	for name, v := range w.fragments {
 		if !w.reached(s, name) && !w.meant[name] {
@@ -369,7 +370,7 @@ func (w *writer) unused(s *decode.Section) {
 	}
 }
 
-// reached reports whether a layer or a fragment names a fragment.
+// reached reports whether a layer or a fragment refers to a fragment.
 func (w *writer) reached(s *decode.Section, name string) bool {
 	named := func(v decode.Value) bool { return names(v, name) }
 	for _, attr := range []string{"default", "roles", "intents", "fragments"} {

@@ -88,7 +88,8 @@ func (b *builder) qualityRules(s *decode.Section) registry.Quality {
 	return q
 }
 
-// swapsAway rejects swap_to if it names the only capability of the plugin or the only candidate of the intent.
+// swapsAway reports a swap_to that names the only capability of the plugin or the only candidate of
+// the intent.
 func (b *builder) swapsAway(s, in *decode.Section, to string) {
 	swapped, _ := s.Texts("candidates")
 	if s.Node.Spec.Name == "plugin" {
@@ -110,7 +111,7 @@ func (b *builder) swapsAway(s, in *decode.Section, to string) {
 	}
 }
 
-// ramp returns the ramp of a breaker and checks that it rises to 100.
+// ramp returns the ramp of a breaker; nil if it does not rise to 100, which is reported.
 func (b *builder) ramp(in *decode.Section) []int {
 	v := in.Attrs["ramp"]
 	shares := make([]int, 0, len(v.Items))

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// checkRefs resolves names of checks.
+// checkRefs returns the names of checks, and reports unknown ones.
 func (b *builder) checkRefs(s *decode.Section, attr string) []string {
 	var out []string
 	v := s.Attrs[attr]
@@ -27,7 +27,7 @@ func (b *builder) checkRefs(s *decode.Section, attr string) []string {
 	return out
 }
 
-// boundRef reports a built-in check whose intent has no capability: it can never pass.
+// boundRef reports a built-in check whose intent has no capability, because it can never pass.
 func (b *builder) boundRef(s *decode.Section, attr, name string, at *diag.Range) {
 	intent := b.asked(name)
 	if _, rebound := b.checks[name]; rebound || intent == "" || b.intentKnown(intent) {
@@ -66,7 +66,7 @@ func (b *builder) isBuiltinCheck(name string) bool {
 	return ok || slices.ContainsFunc(boundChecks, func(c boundCheck) bool { return c.name == name })
 }
 
-// capabilityRefs resolves ids of capabilities.
+// capabilityRefs returns the ids of capabilities, and reports unknown ones.
 func (b *builder) capabilityRefs(s *decode.Section, attr string) []string {
 	var out []string
 	for _, item := range s.Attrs[attr].Items {
@@ -77,7 +77,7 @@ func (b *builder) capabilityRefs(s *decode.Section, attr string) []string {
 	return out
 }
 
-// capabilityRef resolves one capability id; empty if it is unknown.
+// capabilityRef returns the id of a capability; empty if it is unknown, which is reported.
 func (b *builder) capabilityRef(s *decode.Section, attr string) string {
 	if id := s.Text(attr); b.isCapability(s, attr, id, s.Attrs[attr].At) {
 		return id
@@ -85,8 +85,7 @@ func (b *builder) capabilityRef(s *decode.Section, attr string) string {
 	return ""
 }
 
-// namedByPlugins reports settings of plugins that name an unknown capability
-// (WS-064).
+// namedByPlugins reports settings of plugins with an unknown capability (WS-064).
 func (b *builder) namedByPlugins() {
 	for _, s := range b.All("plugin") {
 		p := b.plugins[s.Label()]

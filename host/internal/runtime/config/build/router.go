@@ -54,7 +54,7 @@ func (b *builder) routingProfile(s *decode.Section) routing.Profile {
 	return p
 }
 
-// metaIntents reads the routed intents.
+// metaIntents adds the routed intents to the settings.
 func (b *builder) metaIntents(s *decode.Section, set *routing.Settings) {
 	v := s.Attrs["meta_intents"]
 	if !v.Written {
@@ -77,7 +77,7 @@ func (b *builder) metaIntents(s *decode.Section, set *routing.Settings) {
 	}
 }
 
-// servedRouters reports a router that nothing can serve.
+// servedRouters reports a router that no capability can serve.
 func (b *builder) servedRouters(s *decode.Section, set *routing.Settings) {
 	if !s.Flag("meta") || set.Router.Intent != "" || b.intentKnown(routing.DecideIntent) {
 		return
@@ -91,8 +91,7 @@ func (b *builder) servedRouters(s *decode.Section, set *routing.Settings) {
 	})
 }
 
-// routerRoles reads the roles that the router block gives intents and
-// capabilities (RTE-003).
+// routerRoles returns the roles in the router block for intents and capabilities (RTE-003).
 func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.RouterRules {
 	known := append(book.RoleNames(), prompt.BuiltinRoles()...)
 	for _, c := range b.caps {
@@ -109,7 +108,7 @@ func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.Route
 	})
 }
 
-// routerModels reads the model keys that the router block gives.
+// routerModels returns the model keys in the router block.
 func (b *builder) routerModels(s *decode.Section) prompt.RouterRules {
 	return b.routerRules(s, "model_key", func(attr, key string, at *diag.Range) {
 		if !prompt.IsModelKey(key) {
@@ -119,7 +118,7 @@ func (b *builder) routerModels(s *decode.Section) prompt.RouterRules {
 	})
 }
 
-// modelKey reads the model key of a capability or an intent.
+// modelKey returns the model key of a capability or an intent.
 func (b *builder) modelKey(s *decode.Section) string {
 	key := s.Text("model_key")
 	if key != "" && !prompt.IsModelKey(key) {
@@ -135,8 +134,8 @@ func (b *builder) modelKey(s *decode.Section) string {
 	return key
 }
 
-// routerRules reads the maps of a name, by capability and by intent. check reports a
-// name that is wrong.
+// routerRules returns the maps with a name, by capability and by intent. check reports invalid
+// names.
 func (b *builder) routerRules(s *decode.Section, name string, check func(attr, name string, at *diag.Range)) prompt.RouterRules {
 	read := func(attr, kind string, names []string) map[string]string {
 		v := s.Attrs[attr]
@@ -160,8 +159,8 @@ func (b *builder) routerRules(s *decode.Section, name string, check func(attr, n
 	}
 }
 
-// routerFault reports a setting of the router that is wrong (RTE-009). Known are
-// the right names, nil if the name is not the fault.
+// routerFault reports an invalid setting of the router (RTE-009). known are the valid names; nil if
+// the error is not a name.
 func (b *builder) routerFault(s *decode.Section, attr string, at *diag.Range, message, name string, known []string) {
 	d := diag.Diagnostic{
 		Type:    "router/invalid-config",

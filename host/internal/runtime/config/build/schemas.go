@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// collectSchemas joins built-in, advertised and declared schemas (SCH-014).
+// collectSchemas joins the built-in, the advertised and the declared schemas (SCH-014).
 func (b *builder) collectSchemas() {
 	from := map[string]string{}
 	builtin := schema.Builtin()
@@ -33,8 +33,8 @@ func (b *builder) collectSchemas() {
 	b.compileSchemas(builtin)
 }
 
-// compileSchemas compiles all schemas together because they may refer to each
-// other. Schemas that fail are reported at their owner and omitted.
+// compileSchemas compiles all schemas together, because they may refer to each other. Invalid
+// schemas are reported at their owner and omitted.
 func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 	compiled, err := schema.NewRegistry(b.schemas)
 	b.compiled = compiled
@@ -79,9 +79,8 @@ func (b *builder) compileSchemas(builtin map[string]edn.Value) {
 	b.compiled, _ = schema.NewRegistry(builtin)
 }
 
-// withoutOptional reports the schemas of optional plugins that do not compile and
-// replaces them with a schema that accepts everything; these plugins are not
-// started. It reports whether there are any.
+// withoutOptional reports the invalid schemas of optional plugins, and replaces them by a schema
+// that accepts everything; these plugins are not started. It reports whether there are any.
 func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*decode.Section) (any bool) {
 	for _, p := range problems {
 		owner := b.schemaOwner(p.Schema)
@@ -160,9 +159,8 @@ func (b *builder) declared(s *decode.Section, from map[string]string, builtin ma
 	b.schemas[s.Label()] = formOf(spec.EDN)
 }
 
-// formOf returns the schema form of nested lists of strings in HCL. A single
-// string is returned as it is, and compileSchemas reports it: EDN requires
-// edn("..").
+// formOf returns the schema form of nested lists of strings in HCL. A single string is not changed;
+// compileSchemas reports it, because EDN requires edn("...").
 func formOf(spec edn.Value) edn.Value {
 	if !spec.IsVector() {
 		return spec

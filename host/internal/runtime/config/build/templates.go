@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// templates checks the plan templates of the intents (RTE-002) as plans of a caller with
-// all rights, whose bindings are :input and :context.
+// templates checks the plan templates of the intents (RTE-002) like plans of a caller with all
+// rights, with the bindings :input and :context.
 func (b *builder) templates(env plan.Env) {
 	env.Outer = func(name string) bool { return name == "input" || name == "context" }
 	doubtful := b.Report.Doubtful("intent") || b.Report.Doubtful("capability") || b.Report.Doubtful("plugin")
@@ -26,7 +26,7 @@ func (b *builder) templates(env plan.Env) {
 		}
 		for _, f := range findings {
 			if f.Severity != plan.Error || doubtful && (f.Check == "CHECK-011" || f.Check == "CHECK-025") {
-				continue // what a node asks for may be in a block that is invalid
+				continue // a name in a node may be that of an invalid block
 			}
 			d := diag.Diagnostic{
 				Type:    "protocol/invalid",

@@ -27,7 +27,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Describer answers from a table of plugin names.
+// Describer is a plugins.Describer that returns descriptions from a table, by plugin name.
 type Describer map[string]contract.Description
 
 // Describe implements plugins.Describer.
@@ -72,8 +72,8 @@ func Load(t *testing.T, text string) (*config.Config, diag.Diagnostics) {
 	return Loader(t)(text)
 }
 
-// Loader returns a function that does what [Load] does, in one directory for all texts: for tests that load thousands.
-// It is not safe for concurrent use.
+// Loader returns a function that works like [Load], but uses one directory for all texts. It is
+// meant for tests that load thousands of texts. It is not safe for concurrent use.
 func Loader(t *testing.T) func(text string) (*config.Config, diag.Diagnostics) {
 	path := Write(t, "")
 	return func(text string) (*config.Config, diag.Diagnostics) {
@@ -82,10 +82,10 @@ func Loader(t *testing.T) func(text string) (*config.Config, diag.Diagnostics) {
 	}
 }
 
-// NoEnv is an environment without variables.
+// NoEnv is a lookup function for an environment without variables.
 func NoEnv(string) (string, bool) { return "", false }
 
-// Sample is a configuration of two chess plugins.
+// Sample is a configuration with two chess plugins.
 const Sample = `check "short" {
   condition = length(try(result.text, "")) <= 1200
   message   = "keep it below 1200 characters"
@@ -130,7 +130,7 @@ intent "chess/best-move" {
 }
 `
 
-// Lay writes files below a new directory; a content that begins with -> is the
+// Lay writes files below a new directory and returns it. A content that begins with "-> " is the
 // target of a symbolic link.
 func Lay(t testing.TB, files map[string]string) string {
 	t.Helper()
@@ -142,12 +142,13 @@ func Lay(t testing.TB, files map[string]string) string {
 			require.NoError(t, os.Symlink(target, path))
 			continue
 		}
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) // some of them are programs
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) // executable, because some of them are programs
 	}
 	return dir
 }
 
-// LoadDir loads a directory or a file with the chess plugin.
+// LoadDir loads a directory or a file, with the plugins chess and stockfish described unless opts
+// has a Describer. It fails the test if an error has no expectation and no hint.
 func LoadDir(t testing.TB, dir string, opts config.Options) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	if opts.Env == nil {
@@ -165,7 +166,7 @@ func LoadDir(t testing.TB, dir string, opts config.Options) (*config.Config, dia
 	return c, ds
 }
 
-// Types returns the types of the errors.
+// Types returns the types of the errors in ds.
 func Types(ds diag.Diagnostics) []string {
 	var out []string
 	for _, d := range ds {
@@ -176,10 +177,10 @@ func Types(ds diag.Diagnostics) []string {
 	return out
 }
 
-// OnePlugin is the smallest chess block.
+// OnePlugin is the smallest configuration with the chess plugin.
 const OnePlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
 
-// LoadWith loads a text with a describer and an environment.
+// LoadWith loads a text with a describer and environment variables.
 func LoadWith(t *testing.T, text string, d plugins.Describer, env map[string]string) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	return config.Load(context.Background(), Write(t, text), config.Options{Describer: d, DescribeTimeout: 50 * time.Millisecond,
@@ -188,7 +189,7 @@ func LoadWith(t *testing.T, text string, d plugins.Describer, env map[string]str
 
 const chessPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n%s\n}\n"
 
-// ChessWith returns the chess block with lines in it.
+// ChessWith returns a plugin block for chess with further lines in it.
 func ChessWith(lines string) string { return strings.Replace(chessPlugin, "%s", lines, 1) }
 
 // SecretText returns the text of the only secret of a plugin.
@@ -216,7 +217,7 @@ func Golden(t *testing.T, path string, got []byte) {
 	assert.Equal(t, string(want), string(got), "%s", path)
 }
 
-// AFile generates a small configuration file with few names, so that files overlap.
+// AFile generates a small configuration file from few names, so that generated files overlap.
 func AFile(t *rapid.T, label string) string {
 	var b strings.Builder
 	pick := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label+what) }
@@ -251,7 +252,7 @@ func AFile(t *rapid.T, label string) string {
 	return b.String()
 }
 
-// AllTypes returns the types of all diagnostics.
+// AllTypes returns the types of all diagnostics in ds.
 func AllTypes(ds []diag.Diagnostic) []string {
 	var out []string
 	for _, d := range ds {
@@ -260,12 +261,13 @@ func AllTypes(ds []diag.Diagnostic) []string {
 	return out
 }
 
-// SecretEnv is an environment in which the variables that begin with KEY have a value.
+// SecretEnv returns a lookup function for an environment in which all variables that begin with KEY
+// have the value.
 func SecretEnv(value string) func(string) (string, bool) {
 	return func(name string) (string, bool) { return value, strings.HasPrefix(name, "KEY") }
 }
 
-// PEMPair returns a certificate with the given lifetime and its key.
+// PEMPair returns a certificate that is valid for lasts from now, and its key.
 func PEMPair(t *testing.T, lasts time.Duration) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -278,7 +280,7 @@ func PEMPair(t *testing.T, lasts time.Duration) (cert, key string) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
 }
 
-// Large is a configuration of about 64 KiB.
+// Large returns a configuration of about 64 KiB.
 func Large() string {
 	var b strings.Builder
 	b.WriteString(Sample)

@@ -11,7 +11,7 @@ import (
 
 // Written is an attribute of the specification with its enclosing blocks.
 type Written struct {
-	Path  string // with dots
+	Path  string // names joined by dots
 	Chain []*language.Block
 	Attr  *language.Attr
 }
@@ -37,7 +37,7 @@ func EveryAttribute() []Written {
 	return out
 }
 
-// SpecPath returns the path without the label of a variant.
+// SpecPath returns Path without the label of a variant.
 func (w Written) SpecPath() string {
 	block, rest, ok := strings.Cut(w.Path, " ")
 	if !ok {
@@ -47,11 +47,11 @@ func (w Written) SpecPath() string {
 	return language.Join(block, attr)
 }
 
-// Labels and required attributes of the files that written.file writes.
+// Labels and required attributes in the files that Written.File returns.
 var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "human": "people/clerk", "dispatch": "d", "intent": "chess/best-move",
 	"rule": "fs/read", "secret": "github", "db": "main", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language", "profile": "strict-meta", "oidc": "corp"}
 
-// File returns the smallest file with the attribute set to a value.
+// File returns the smallest configuration file in which the attribute has the value.
 func (w Written) File(value string) string {
 	var b strings.Builder
 	top := w.Chain[0]
@@ -86,8 +86,8 @@ func (w Written) File(value string) string {
 	return b.String()
 }
 
-// ValuesOf returns values at the bounds of a type's range, beyond them, and of
-// another type.
+// ValuesOf returns HCL values for a type: valid ones at the bounds of its range, ones beyond its
+// range, and ones of another type.
 func ValuesOf(t language.Type) (good, beyond, other []string) {
 	num := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 	switch t.Kind {

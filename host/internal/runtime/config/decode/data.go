@@ -16,12 +16,11 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// RangeKey returns the key of a path in decoder.ranges.
+// RangeKey returns the key of a path in Decoder.ranges.
 func RangeKey(path []string) string { return strings.Join(path, "\x00") }
 
-// data converts an expression to an EDN value. In a literal a bare key becomes a
-// keyword and a quoted key a string. A schema, if given, decides about the keys of
-// the maps that it describes.
+// data converts an expression to an EDN value. In a literal, an unquoted key becomes a keyword and
+// a quoted key a string; want, if not nil, decides about the keys of the maps that it describes.
 func (d *Decoder) data(expr hcl.Expression, s *diag.Source, path []string, want *schema.Schema) (edn.Value, bool) {
 	d.ranges[RangeKey(path)] = s.Range(expr.Range())
 	switch e := expr.(type) {
@@ -76,8 +75,7 @@ func (d *Decoder) plainLocal(e *hclsyntax.ScopeTraversalExpr) (*expression.Local
 	return l, ok
 }
 
-// localData converts the expression of a local. The state guards against a
-// cycle, which force reports.
+// localData converts the expression of a local. Force reports cycles.
 func (d *Decoder) localData(l *expression.Local, want *schema.Schema) (edn.Value, bool) {
 	name := l.Attr.Name
 	d.Force(name, l)
@@ -87,7 +85,8 @@ func (d *Decoder) localData(l *expression.Local, want *schema.Schema) (edn.Value
 	return d.data(l.Attr.Expr, l.Attr.Source, []string{"locals", name}, want)
 }
 
-// object merges the layers of a literal map. A null removes the entry.
+// object merges the layers of a literal map, weakest first. A null removes an entry of a weaker
+// layer.
 func (d *Decoder) object(layers []syntax.ExprIn, path []string, want *schema.Schema) (edn.Value, bool) {
 	var b edn.MapBuilder
 	all, good := d.pairs(layers, path, func(p pair) string {
@@ -106,8 +105,8 @@ func (d *Decoder) object(layers []syntax.ExprIn, path []string, want *schema.Sch
 	return b.Map(), good
 }
 
-// Within returns the place of a part of a literal or of edn("..."); for any other value it returns the place of the
-// whole value.
+// Within returns the position of a part of a literal or of edn("..."); for any other value it
+// returns the position of the whole value.
 func (v Value) Within(path []edn.Value) *diag.Range {
 	if at := v.withinText(path); at != nil {
 		return at
@@ -144,7 +143,7 @@ func memberOf(expr hcl.Expression, step edn.Value) (hcl.Range, hcl.Expression) {
 	return hcl.Range{}, nil
 }
 
-// withinText is within for edn("..."); nil for other values.
+// withinText is Within for edn("..."); nil for other values.
 func (v Value) withinText(path []edn.Value) *diag.Range {
 	call, ok := v.data.(*hclsyntax.FunctionCallExpr)
 	if !ok || call.Name != "edn" || len(call.Args) != 1 {

@@ -17,29 +17,29 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Value is a decoded attribute: its EDN value and the place of each part.
+// Value is a decoded attribute: its EDN value and the positions of its parts.
 type Value struct {
 	EDN     edn.Value
-	Written bool                 // false: v is the default
-	At      *diag.Range          // of the expression, nil for a default
+	Written bool                 // false: the value is the default
+	At      *diag.Range          // range of the expression; nil for a default
 	Under   []syntax.Overwritten // overridden values, weakest layer first
-	Key     *diag.Range          // of the key of a map entry
-	Reset   bool                 // v is the default because the attribute was set to null
+	Key     *diag.Range          // range of the key if the value is a map entry
+	Reset   bool                 // the value is the default because the attribute is null
 	Inputs  []string             // environment variables that the value depends on
 	Items   []Value
-	Keys    []string       // keys of a map, parallel to items
-	Expr    hcl.Expression // condition or template, evaluated later
-	data    hcl.Expression // expression of an edn value
+	Keys    []string       // keys of a map, parallel to Items
+	Expr    hcl.Expression // condition or template that is evaluated later
+	data    hcl.Expression // expression of a value of KindEDN
 	Source  *diag.Source
 	Secret  *expression.Secret
-	file    bool    // v is a path
-	Content *string // content of the file that a layer fragment names
+	file    bool    // the value is a path
+	Content *string // content of the file that a prompt fragment names
 }
 
-// Expression returns the expression that is evaluated later, with its file.
+// Expression returns Expr with its file.
 func (v Value) Expression() syntax.ExprIn { return syntax.ExprIn{Expr: v.Expr, Source: v.Source} }
 
-// Section is a decoded block with its defaults filled in.
+// Section is a decoded block with the defaults of missing attributes.
 type Section struct {
 	Node   *syntax.Node
 	Attrs  map[string]Value
@@ -50,11 +50,11 @@ type Section struct {
 // not safe for concurrent use.
 type Decoder struct {
 	*expression.Evaluator
-	ranges   map[string]*diag.Range // by path: the place of every part of a data value
+	ranges   map[string]*diag.Range // range of every part of a data value, by path
 	defaults map[*language.Attr]Value
-	Profile  string       // selects defaults
+	Profile  string       // profile whose defaults apply
 	Root     *syntax.Node // root of the decoded tree
-	Base     *diag.Source // base of relative paths in defaults
+	Base     *diag.Source // file that relative paths in defaults refer to
 }
 
 // NewDecoder returns a decoder of one load.
@@ -62,8 +62,8 @@ func NewDecoder(e *expression.Evaluator) *Decoder {
 	return &Decoder{Evaluator: e, ranges: map[string]*diag.Range{}, defaults: map[*language.Attr]Value{}}
 }
 
-// section decodes a block and its nested blocks. Missing nested blocks without a
-// label are added with their defaults.
+// section decodes a block and its nested blocks. Nested blocks without a label that are missing are
+// added with their defaults.
 func (d *Decoder) section(n *syntax.Node) *Section {
 	s := &Section{Node: n, Attrs: make(map[string]Value, len(n.Spec.Attrs))}
 	var missing []*language.Attr
@@ -79,7 +79,7 @@ func (d *Decoder) section(n *syntax.Node) *Section {
 				d.nulled(n, spec, v)
 				continue
 			case spec.Required:
-				continue // already reported
+				continue // reported before
 			}
 			if f, ok := d.Fallback(n, spec); ok {
 				f.Reset, f.At, f.Under = v.Reset, v.At, v.Under
@@ -119,7 +119,8 @@ func (d *Decoder) section(n *syntax.Node) *Section {
 	return s
 }
 
-// missing reports all required attributes that a block lacks in one diagnostic; the label may be misspelt.
+// missing reports all required attributes that a block lacks in one diagnostic. The label of the
+// block may be misspelt.
 func (d *Decoder) missing(n *syntax.Node, lacks []*language.Attr) {
 	if len(lacks) == 0 {
 		return
@@ -163,12 +164,11 @@ func (d *Decoder) nulled(n *syntax.Node, spec *language.Attr, v Value) {
 	d.Report.Add(out)
 }
 
-// defaults are the parsed defaults of the specification by their text: they are the
-// same in each file that is read.
+// defaults caches the parsed defaults of the specification by their text.
 var defaults sync.Map
 
-// Fallback decodes the default that the specification has for an attribute in the profile of the
-// decoder; false if there is none. Relative paths in it are below Base.
+// Fallback decodes the default of an attribute for the profile of the decoder; false if it has
+// none. Relative paths in it are below Base.
 func (d *Decoder) Fallback(n *syntax.Node, spec *language.Attr) (Value, bool) {
 	text := spec.DefaultIn(d.Profile)
 	if text == "" {
@@ -193,8 +193,8 @@ func (d *Decoder) Fallback(n *syntax.Node, spec *language.Attr) (Value, bool) {
 	return v, ok
 }
 
-// attribute decodes an attribute of a file. A null returns ok with written false,
-// and the default applies.
+// attribute decodes an attribute of a file. For null it returns a Value with Reset set, and the
+// default applies.
 func (d *Decoder) attribute(n *syntax.Node, a *syntax.Attribute) (Value, bool) {
 	path := append(slices.Clone(n.Path), a.Name)
 	d.rivals(a, path)
@@ -203,7 +203,7 @@ func (d *Decoder) attribute(n *syntax.Node, a *syntax.Attribute) (Value, bool) {
 	v.Inputs = slices.Sorted(slices.Values(d.Touched))
 	v.Under = a.Places()
 	if !ok {
-		d.Report.Poisoned(diag.Diagnostic{Path: path}) // also if the cause was reported elsewhere
+		d.Report.Poisoned(diag.Diagnostic{Path: path}) // the cause may have been reported for another block
 		return Value{}, false
 	}
 	if v.EDN.IsNil() && v.Expr == nil && v.Secret == nil {
@@ -221,13 +221,13 @@ func (d *Decoder) attribute(n *syntax.Node, a *syntax.Attribute) (Value, bool) {
 	return v, true
 }
 
-// problem describes why a value does not fit its type.
+// problem is the reason why a value does not fit its type.
 type problem struct {
 	typ     string
-	what    string // continues the subject: "is above its maximum"
+	what    string // predicate for the attribute, such as "is above its maximum"
 	hint    string
 	nearest string
-	found   edn.Value // shown instead of the value
+	found   edn.Value // replaces the value in the diagnostic
 }
 
 func (d *Decoder) complain(p *problem, t language.Type, v cty.Value, at *diag.Range, path []string) {
@@ -239,7 +239,7 @@ func (d *Decoder) complain(p *problem, t language.Type, v cty.Value, at *diag.Ra
 		Expected: edn.Text(t.String()), Found: found, Nearest: p.nearest, Hint: p.hint})
 }
 
-// shown returns a value as shown in a diagnostic: shortened, without secrets.
+// shown returns a value for a diagnostic: shortened, without secrets.
 func shown(v cty.Value) edn.Value {
 	if v == cty.NilVal || v.Type().Equals(expression.SecretType) {
 		return edn.Nil()
@@ -261,8 +261,8 @@ func shown(v cty.Value) edn.Value {
 	return e
 }
 
-// decode evaluates an expression and converts it to the type. A null returns the
-// zero value and ok.
+// decode evaluates an expression and converts it to the type. For null it returns a Value without
+// EDN value, and true.
 func (d *Decoder) decode(t language.Type, expr hcl.Expression, s *diag.Source, path []string) (Value, bool) {
 	at := s.Range(expr.Range())
 	switch t.Kind {
@@ -296,8 +296,8 @@ func (d *Decoder) decode(t language.Type, expr hcl.Expression, s *diag.Source, p
 	return out, ok
 }
 
-// hide redacts a literal in the place of a secret from excerpts; a secret(..) call
-// is not redacted.
+// hide redacts a literal in the position of a secret from excerpts. A call of secret(..) is not
+// redacted.
 func (d *Decoder) hide(expr hcl.Expression, s *diag.Source) {
 	switch expr.(type) {
 	case *hclsyntax.FunctionCallExpr, *hclsyntax.ScopeTraversalExpr:
@@ -417,7 +417,7 @@ func unique(items []Value) []Value {
 	return out
 }
 
-// badKey returns why a key is not allowed in a map of that type; nil if it is.
+// badKey returns the reason why a key is not allowed in a map of the type; nil if it is allowed.
 func (d *Decoder) badKey(t language.Type, key string) *problem {
 	if t.Key == nil {
 		return nil

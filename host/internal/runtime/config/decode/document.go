@@ -20,14 +20,14 @@ import (
 
 // Document is a decoded configuration.
 type Document struct {
-	Dir     string // its directory
+	Dir     string // directory of the configuration
 	Profile string
 	Root    *Section
 	Report  *diag.Collector
 	Decoder *Decoder
-	ByType  map[string][]*Section // the top-level blocks
-	// Elsewhere is set if the configuration belongs to another machine: its files and secrets need
-	// not exist here.
+	ByType  map[string][]*Section // top-level blocks by type
+	// Elsewhere reports that the configuration belongs to another machine: its files and secrets
+	// need not exist here.
 	Elsewhere bool
 }
 
@@ -51,7 +51,7 @@ func NewDocument(tree *syntax.Node, dir, profile string, in *expression.Inputs, 
 	return out
 }
 
-// KindOf reports config/type if the path in attr exists and is not of the wanted kind (File or
+// KindOf reports config/type if the path in attr exists but is not of the kind wanted (File or
 // Folder), or if a parent of it is a file. It does nothing if Elsewhere is set.
 func (d *Document) KindOf(s *Section, attr, wanted string) {
 	name := s.Text(attr)
@@ -77,7 +77,7 @@ func (d *Document) KindOf(s *Section, attr, wanted string) {
 	})
 }
 
-// There reports config/include if the path in attr is written and does not exist. It does nothing
+// There reports config/include if the path in attr is written but does not exist. It does nothing
 // if Elsewhere is set.
 func (d *Document) There(s *Section, attr string) {
 	v, name := s.Attrs[attr], s.Text(attr)
@@ -112,7 +112,8 @@ func (d *Document) chosenProfile() {
 	f.Attrs["profile"] = Value{EDN: edn.Text(d.Profile), Written: true}
 }
 
-// Neighbour returns the existing file that a missing path probably means, with a hint.
+// Neighbour returns the existing file that a missing path probably means, empty if there is none,
+// and a hint.
 func (d *Document) Neighbour(path string) (near, hint string) {
 	near = disk.Neighbour(path, fs.ErrNotExist)
 	if near == "" {
@@ -122,7 +123,7 @@ func (d *Document) Neighbour(path string) (near, hint string) {
 	return near, fmt.Sprintf("did you mean %s?", diag.Quote(near))
 }
 
-// kindOf returns the kind of a file in words.
+// kindOf returns File or Folder.
 func kindOf(info fs.FileInfo) string {
 	if info.IsDir() {
 		return Folder
@@ -130,13 +131,13 @@ func kindOf(info fs.FileInfo) string {
 	return File
 }
 
-// OnDisk checks the absolute paths in a list attribute: a file of another kind than wanted is an
-// error, and a missing one a warning, because it fails only when it is used in a call. It does
-// nothing if Elsewhere is set.
+// OnDisk checks the absolute paths in a list attribute. A path that is not of the kind wanted is an
+// error. A missing one is a warning, because it fails only when a call uses it. It does nothing if
+// Elsewhere is set.
 func (d *Document) OnDisk(s *Section, attr, wanted string) {
 	for _, item := range s.Attrs[attr].Items {
 		path, _ := item.EDN.AsString()
-		if d.Elsewhere || !filepath.IsAbs(path) { // the name of a program
+		if d.Elsewhere || !filepath.IsAbs(path) { // a relative name is that of a program
 			continue
 		}
 		info, err := os.Stat(path)
@@ -161,7 +162,7 @@ func (d *Document) OnDisk(s *Section, attr, wanted string) {
 	}
 }
 
-// Kinds of file.
+// Kinds of file for KindOf and OnDisk, as words in messages.
 const (
 	Anything = ""
 	File     = "a file"

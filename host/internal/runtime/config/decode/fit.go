@@ -28,9 +28,9 @@ func elementSchema(s *schema.Schema, i int) *schema.Schema {
 	return nil
 }
 
-// keyOf returns the EDN key of a map entry of a file and the schema of its value.
-// With a schema with named keys it is the key with that HCL name, with string keys
-// the text; otherwise a bare key is a keyword.
+// keyOf returns the EDN key for a map key in a file, and the schema of its value. If the schema has
+// named keys, it is the key with that HCL name; if it has string keys, it is a string. Otherwise an
+// unquoted key becomes a keyword and a quoted one a string.
 func keyOf(s *schema.Schema, text string, bare bool) (edn.Value, *schema.Schema) {
 	if s != nil {
 		switch s = s.Deref(); s.Kind() {
@@ -59,10 +59,9 @@ func keyOf(s *schema.Schema, text string, bare bool) (edn.Value, *schema.Schema)
 	return edn.Text(text), nil
 }
 
-// Fit converts the parts of a value to the EDN kinds that the schema requires: HCL
-// has only strings, numbers, lists and maps, EDN also keywords, sets, floats and
-// others. A part that does not fit is unchanged, and validation reports it. A
-// string never becomes a number.
+// Fit converts the parts of a value to the EDN kinds that the schema requires, because HCL has only
+// strings, numbers, lists and maps, but EDN also keywords, sets, floats and others. A part that
+// does not fit is not changed, and validation reports it. A string never becomes a number.
 func Fit(s *schema.Schema, v edn.Value) edn.Value {
 	s = s.Deref()
 	switch s.Kind() {
@@ -101,7 +100,8 @@ func Fit(s *schema.Schema, v edn.Value) edn.Value {
 	return v
 }
 
-// fitTagged fits an invalid map to the alternative that it names, so that only the actual mistake is reported.
+// fitTagged fits an invalid map to the alternative that its discriminator selects, so that only the
+// actual mistake is reported.
 func fitTagged(s *schema.Schema, v edn.Value) edn.Value {
 	key, ok := s.Discriminator()
 	tag, has := v.Get(key)
@@ -176,7 +176,7 @@ func fitMap(s *schema.Schema, v edn.Value) edn.Value {
 	return b.Map()
 }
 
-// InWords returns a scalar schema form in words; another form is returned as it is.
+// InWords describes a scalar schema form in words; other forms are returned as text.
 func InWords(form edn.Value) string {
 	if s, err := schema.Compile(form); err == nil && scalarKind(s) {
 		return Takes(schema.Entry{Schema: s})
@@ -184,7 +184,7 @@ func InWords(form edn.Value) string {
 	return form.String()
 }
 
-// scalarKind reports whether takes describes the schema completely.
+// scalarKind reports whether Takes describes the schema completely.
 func scalarKind(s *schema.Schema) bool {
 	return numeric(s) ||
 		slices.Contains([]schema.Kind{schema.KindString, schema.KindBoolean, schema.KindKeyword}, s.Kind())

@@ -12,8 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// layer decodes a string, or a list of strings, files and fragment names
-// (PRM-002). Every part keeps its place.
+// layer decodes a prompt layer: a string, or a list of strings, files and fragment names (PRM-002).
+// Every part has its own position.
 func (d *Decoder) layer(t language.Type, expr hcl.Expression, s *diag.Source, path []string) (Value, bool) {
 	at := s.Range(expr.Range())
 	parts, diags := hcl.ExprList(expr)
@@ -51,7 +51,7 @@ func (d *Decoder) fragment(t language.Type, expr hcl.Expression, s *diag.Source,
 	return d.layerOf(t, v, s, s.Range(expr.Range()), path)
 }
 
-// layerOf decodes a computed layer.
+// layerOf decodes a prompt layer that is the result of an expression.
 func (d *Decoder) layerOf(t language.Type, v cty.Value, s *diag.Source, at *diag.Range, path []string) (Value, bool) {
 	ty := v.Type()
 	switch {
@@ -99,7 +99,7 @@ func (d *Decoder) layerOf(t language.Type, v cty.Value, s *diag.Source, at *diag
 	return Value{}, false
 }
 
-// layerFile reads the file of a fragment.
+// layerFile reads the file of a prompt fragment.
 func (d *Decoder) layerFile(name string, s *diag.Source, at *diag.Range, path []string) (Value, bool) {
 	text, err := d.Inputs.File(filepath.Dir(s.Path), name)
 	var wrong *expression.FunctionError

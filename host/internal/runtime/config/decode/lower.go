@@ -26,11 +26,11 @@ const (
 // PluginSchema is the checked configuration schema of a plugin.
 type PluginSchema struct {
 	Root *schema.Schema
-	By   string // "chess 1.0.0, binary b3:77aa0c1e"
+	By   string // name of the plugin in messages, such as "chess 1.0.0, binary b3:77aa0c1e"
 }
 
-// ReadPluginSchema compiles the :config/schema of a description. It fails if the
-// schema is invalid or exceeds a limit.
+// ReadPluginSchema compiles the :config/schema of a description. by names the plugin in messages.
+// The error means that the schema is invalid or exceeds a limit.
 func ReadPluginSchema(form edn.Value, by string) (*PluginSchema, error) {
 	if form.Kind() == edn.KindMap {
 		if v, _ := form.Key("config/v").AsInt(); v > 1 {
@@ -52,8 +52,8 @@ func ReadPluginSchema(form edn.Value, by string) (*PluginSchema, error) {
 	return &PluginSchema{Root: root, By: by}, nil
 }
 
-// HasDefaults reports whether a plugin can be described without configuration. A labelled block may add names to the
-// description.
+// HasDefaults reports whether a plugin can be described without a configuration: all entries have
+// defaults, and none is a labelled block, which may add names to the description.
 func (p *PluginSchema) HasDefaults() bool {
 	return !slices.ContainsFunc(p.Root.Entries(), func(e schema.Entry) bool {
 		return e.Props.Labels > 0 || !e.Optional && !e.Props.HasDefault
@@ -96,7 +96,8 @@ func checkEntries(s *schema.Schema, depth int, entries *int) error {
 	return nil
 }
 
-// SecretAt is a secret of a plugin's configuration and its path in the map.
+// SecretAt is a secret in a plugin's configuration: its path in the map and its position in the
+// file. Needed is set if the plugin requires it.
 type SecretAt struct {
 	Path   []edn.Value
 	Secret expression.Secret
@@ -104,7 +105,7 @@ type SecretAt struct {
 	Needed bool
 }
 
-// NameAt is a name in a plugin's configuration and its place.
+// NameAt is the name of a capability in a plugin's configuration, with its position.
 type NameAt struct {
 	Name string
 	At   *diag.Range
@@ -120,14 +121,15 @@ type Lowering struct {
 	// Capabilities are the values of entries with the unit :capability.
 	Capabilities []NameAt
 	Good         bool
-	// Written holds the attributes by path, for their origins.
+	// Written holds the attributes that are written, by RangeKey.
 	Written map[string]*syntax.Attribute
-	// InputsOf holds the environment variables of each attribute by path.
+	// InputsOf holds the environment variables of each attribute, by RangeKey.
 	InputsOf map[string][]string
 }
 
-// Lower decodes the layers of a config block (there may be none) and returns its value, with nil in
-// place of every secret. Errors are added to Report and set Good to false.
+// Lower decodes the layers of a config block, of which there may be none, and returns its value
+// with nil in place of every secret. Errors are added to Report and set Good to false. header is
+// the range for errors about missing entries.
 func (l *Lowering) Lower(layers []syntax.Layer, header *diag.Range) edn.Value {
 	l.Good = true
 	return l.block(layers, l.Schema.Root, []string{"plugin", l.Plugin, "config"}, nil, header)
@@ -222,7 +224,7 @@ func (l *Lowering) strangers(p syntax.Parts, names []string, path []string) (dam
 	return damaged
 }
 
-// entry decodes a scalar entry, or returns its default.
+// entry decodes a scalar entry; if a is nil, it returns the default.
 func (l *Lowering) entry(a *syntax.Attribute, e schema.Entry, path []string, at []edn.Value,
 	header *diag.Range) (edn.Value, bool) {
 	if a == nil {
@@ -288,7 +290,7 @@ func (l *Lowering) entry(a *syntax.Attribute, e schema.Entry, path []string, at 
 	return v, l.validate(e, v, path)
 }
 
-// names adds the capabilities that a value names: a text, or a list of texts.
+// names adds the capabilities in a value, which is a text or a list of texts.
 func (l *Lowering) names(v edn.Value, at *diag.Range) {
 	if name, ok := v.AsString(); ok && name != "" {
 		l.Capabilities = append(l.Capabilities, NameAt{Name: name, At: at})
@@ -323,7 +325,7 @@ func UnitType(e schema.Entry) (language.Type, bool) {
 	return language.Type{}, false
 }
 
-// present returns the schema of the non-nil value.
+// present returns the schema of the non-nil values of s.
 func present(s *schema.Schema) *schema.Schema {
 	s = s.Deref()
 	for s.Kind() == schema.KindMaybe && len(s.Children()) == 1 {
@@ -332,7 +334,8 @@ func present(s *schema.Schema) *schema.Schema {
 	return s
 }
 
-// absent returns the default of a missing entry.
+// absent returns the default of a missing entry; false if it has none. A missing required entry is
+// reported.
 func (l *Lowering) absent(e schema.Entry, path []string, header *diag.Range) (edn.Value, bool) {
 	if e.Props.HasDefault {
 		return e.Props.Default, true
@@ -360,7 +363,7 @@ func (l *Lowering) secretEntry(a *syntax.Attribute, e schema.Entry, path []strin
 	return edn.Nil(), false
 }
 
-// validate checks a value against the schema of its entry.
+// validate checks a value against the schema of its entry, and reports problems.
 func (l *Lowering) validate(e schema.Entry, v edn.Value, path []string) bool {
 	found := e.Schema.Validate(v)
 	for _, f := range found {
@@ -402,8 +405,8 @@ func numeric(s *schema.Schema) bool {
 	return slices.Contains([]schema.Kind{schema.KindInt, schema.KindNumber, schema.KindDouble}, present(s).Kind())
 }
 
-// Boundary returns the message for a number that is below or above the range of its schema;
-// otherwise it returns the text otherwise.
+// Boundary returns a message for a number that is below or above the range of its schema; for other
+// values it returns otherwise.
 func Boundary(s *schema.Schema, v edn.Value, otherwise string) string {
 	n, ok := v.AsNumber()
 	if !ok {
@@ -428,11 +431,11 @@ func enumWords(s *schema.Schema) []string {
 	return out
 }
 
-// Describe returns what an entry accepts, with the source of the schema.
+// Describe returns the text of Takes with the source of the schema.
 func (l *Lowering) Describe(e schema.Entry) string { return Takes(e) + " (" + l.Schema.By + ")" }
 
-// Takes returns what an entry accepts in HCL, such as "int 1..64, search depth in plies" or
-// "duration of at least 1ms".
+// Takes describes the values that an entry accepts in HCL, such as "int 1..64, search depth in
+// plies" or "duration of at least 1ms".
 func Takes(e schema.Entry) string {
 	s := e.Schema.Deref()
 	out, unit := s.Kind().String(), ""
@@ -462,8 +465,8 @@ func Takes(e schema.Entry) string {
 	return out
 }
 
-// Place returns the range of a part of a value, or that of its nearest ancestor with a range; nil
-// if there is none.
+// Place returns the range of the part inner of the value at path, or that of its nearest ancestor
+// with a range; nil if there is none.
 func (l *Lowering) Place(path []string, inner []edn.Value) *diag.Range {
 	key := RangeKey(path)
 	at := l.ranges[key]
@@ -545,7 +548,7 @@ func (l *Lowering) nested(blocks []*syntax.Piece, e schema.Entry, path []string,
 	return v, l.Good && l.validate(e, v, path) // inner errors are already reported
 }
 
-// setIn sets a value under one or two keys.
+// setIn sets a value under a path of one or two keys.
 func setIn(b *edn.MapBuilder, keys []edn.Value, v edn.Value) {
 	if len(keys) == 1 {
 		b.Set(keys[0], v)
@@ -595,9 +598,9 @@ func (l *Lowering) free(blk *syntax.Piece, s *schema.Schema, path []string) edn.
 	return b.Map()
 }
 
-// conditional checks entries with :when: an entry that is not :optional is required
-// if the condition is true, and no such entry is allowed otherwise. It returns the
-// value without the defaults of entries whose condition is false.
+// conditional checks entries with :when. If the condition is true, an entry that is not :optional
+// is required; if it is false, the entry is not allowed. It returns the value without the defaults
+// of entries whose condition is false.
 func (l *Lowering) conditional(s *schema.Schema, p syntax.Parts, v edn.Value, path []string,
 	header *diag.Range) edn.Value {
 	out := v

@@ -12,7 +12,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// whole decodes an attribute with all its layers.
+// whole decodes an attribute. The layers of a map are merged; for other types only the strongest
+// layer counts.
 func (d *Decoder) whole(a *syntax.Attribute, path []string) (Value, bool) {
 	t := a.Spec.Type
 	if t.OrMap && (syntax.ExprIn{Expr: a.Expr, Source: a.Source}).AsObject() {
@@ -24,7 +25,7 @@ func (d *Decoder) whole(a *syntax.Attribute, path []string) (Value, bool) {
 	return d.decode(t, a.Expr, a.Source, path)
 }
 
-// mapping decodes a map from its layers, weakest first; several layers are all objects.
+// mapping decodes a map from its layers, weakest first. If there are several, all are objects.
 func (d *Decoder) mapping(t language.Type, layers []syntax.ExprIn, path []string) (Value, bool) {
 	top := layers[len(layers)-1]
 	at := top.Source.Range(top.Expr.Range())
@@ -55,8 +56,8 @@ type pair struct {
 	under []*diag.Range
 }
 
-// pairs returns the entries of map literals in the order of first appearance. The
-// last layer with a key determines its value. Keys of one layer for which same
+// pairs returns the entries of map literals, layers weakest first, in the order of their first
+// appearance. The last layer with a key determines its value. Two keys of one layer for which same
 // returns the same text are an error.
 func (d *Decoder) pairs(layers []syntax.ExprIn, path []string, same func(pair) string) ([]pair, bool) {
 	var out []pair
@@ -97,8 +98,8 @@ func (d *Decoder) pairs(layers []syntax.ExprIn, path []string, same func(pair) s
 	return out, good
 }
 
-// entries decodes a map whose values have one type. Keys keep their text; an entry
-// with null is omitted.
+// entries decodes a map whose values have one type. Keys are strings; entries with null are
+// omitted.
 func (d *Decoder) entries(t language.Type, layers []syntax.ExprIn, path []string, at *diag.Range) (Value, bool) {
 	out := Value{At: at}
 	good := true

@@ -12,7 +12,7 @@ import (
 // to the root, and secrets are handles.
 type Printer struct{ Root string }
 
-// Portable returns a decoded value as data.
+// Portable returns a decoded value as EDN.
 func (p Printer) Portable(v Value) edn.Value {
 	switch {
 	case v.Secret != nil:
@@ -49,19 +49,21 @@ func (p Printer) Handle(s expression.Secret) string {
 	return s.String()
 }
 
-// portableLayer returns a fragment of a file as data that changes with the content of the file.
+// portableLayer returns a prompt fragment from a file as EDN that depends on the content of the
+// file.
 func (p Printer) portableLayer(v Value) edn.Value {
 	name, _ := v.EDN.Key("file").AsString()
 	return p.portableFile(name, *v.Content)
 }
 
-// portableFile returns a file as data that is independent of the machine.
+// portableFile returns a file as EDN that is independent of the machine: its relative path and the
+// hash of its content.
 func (p Printer) portableFile(path, content string) edn.Value {
 	return edn.MustMap(edn.K("file"), edn.Text(disk.PrintedName(p.Root, path)), edn.K("hash"),
 		edn.Text(edn.Hash(edn.Text(content))))
 }
 
-// spellLayer returns a layer as an HCL expression.
+// spellLayer returns a prompt layer as an HCL expression.
 func (p Printer) spellLayer(v Value) string {
 	switch {
 	case v.EDN.IsVector():

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 )
 
-// rivals warns about different values in files of one directory, where no layer
-// order shows which one is meant. Objects of a map attribute merge; only equal
+// rivals warns about different values of an attribute in files of one directory, because their
+// order does not show which one is intended. Objects of a map attribute are merged, so only equal
 // keys conflict.
 func (d *Decoder) rivals(a *syntax.Attribute, at []string) {
 	all := a.Stack()

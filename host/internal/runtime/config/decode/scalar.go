@@ -22,14 +22,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// shellVariable matches a path that begins with a shell variable: its name, and the rest of the
-// path.
+// shellVariable matches a path that begins with a shell variable. Its groups are the name of the
+// variable and the remaining path.
 var shellVariable = regexp.MustCompile(`(?s)^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(/.*)?$`)
 
 // MaxString is the maximum size of one string in bytes.
 const MaxString = 64 << 10
 
-// scalar decodes a computed value as the type. Nothing is converted: a string of
+// scalar converts a computed value to the type. Values are never converted implicitly: a string of
 // digits is not a number.
 func (d *Decoder) scalar(t language.Type, v cty.Value, s *diag.Source, at *diag.Range, path []string) (Value, bool) {
 	if v.IsNull() {
@@ -86,8 +86,8 @@ func (d *Decoder) read(t language.Type, v cty.Value, out *Value) *problem {
 
 const textForNumber = "texts are not converted: write the number without quotes, or tonumber(...)"
 
-// mismatch describes the found type; for strings and numbers it names the
-// conversion function.
+// mismatch returns the problem for a value of the wrong type. For strings and numbers its hint has
+// the conversion function.
 func mismatch(t language.Type, v cty.Value) *problem {
 	p := &problem{typ: "config/type", what: "is not " + diag.Article(string(t.Kind))}
 	switch {
@@ -127,8 +127,8 @@ func readNumber(t language.Type, v cty.Value, out *Value) *problem {
 	return within64(t, v.AsBigFloat())
 }
 
-// decimalBound returns a bound of a range as the exact decimal: the float64 nearest
-// to 0.01 is not 0.01.
+// decimalBound returns the bound of a range as the decimal number that is written: the float64
+// nearest to 0.01 is not exactly 0.01.
 func decimalBound(x float64) *big.Float {
 	f, _, err := big.ParseFloat(strconv.FormatFloat(x, 'g', -1, 64), 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -137,7 +137,7 @@ func decimalBound(x float64) *big.Float {
 	return f
 }
 
-// within64 reports a number outside the range of the type.
+// within64 returns a problem for a number outside the range of the type; nil if it is inside.
 func within64(t language.Type, f *big.Float) *problem {
 	if t.Zero && f.Sign() == 0 {
 		return nil
@@ -197,8 +197,8 @@ func readMeasure(t language.Type, v cty.Value, out *Value) *problem {
 	return within64(t, new(big.Float).SetInt64(n))
 }
 
-// respelt returns the valid form of a duration or size with blanks, wrong case or other unit names; empty if there is
-// none.
+// respelt returns the valid form of a duration or size that has blanks, wrong case or other unit
+// names; empty if it is not recognized.
 func respelt(kind language.Kind, text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), ""))
 	words := durationWords
@@ -350,7 +350,7 @@ func (d *Decoder) readText(t language.Type, s string, out *Value) *problem {
 	return &problem{typ: "config/type", what: "is not " + diag.Article(string(t.Kind))}
 }
 
-// storePrefix marks a program in the plugin store.
+// storePrefix is the prefix of a program in the plugin store.
 const storePrefix = "store:"
 
 func absolute(p string, s *diag.Source) string {
@@ -360,7 +360,7 @@ func absolute(p string, s *diag.Source) string {
 	return filepath.Join(filepath.Dir(s.Path), filepath.FromSlash(p))
 }
 
-// readSwitch checks a member of a switch set against the error catalogue.
+// readSwitch checks that a member of a switch set is an error type or class.
 func readSwitch(s string) *problem {
 	if _, err := policy.ParseSwitchSet([]string{s}); err == nil {
 		return nil
@@ -384,7 +384,8 @@ func switchHint(near string) string {
 	return "ferment explain error TYPE prints what a type means; ns/* takes all of a namespace"
 }
 
-// versionNumber has three parts; a pre-release sorts before its release.
+// versionNumber is a version with three parts and an optional pre-release, which sorts before its
+// release.
 type versionNumber struct {
 	parts [3]int
 	pre   string
@@ -423,7 +424,7 @@ func (v versionNumber) compare(w versionNumber) int {
 	return strings.Compare(v.pre, w.pre)
 }
 
-// constraint is a conjunction of comparisons.
+// constraint is a list of comparisons, all of which must hold.
 type constraint []struct {
 	op string
 	v  versionNumber
@@ -431,7 +432,7 @@ type constraint []struct {
 
 var constraintOps = []string{">=", "<=", "!=", ">", "<", "="}
 
-// ParseConstraint parses comparisons that are separated by commas.
+// ParseConstraint parses comparisons separated by commas, such as ">= 1.2, < 2.0".
 func ParseConstraint(s string) (constraint, error) {
 	var out constraint
 	for _, part := range strings.Split(s, ",") {
@@ -501,10 +502,10 @@ func readNetwork(s string) *problem {
 	return nil
 }
 
-// HostName matches the name of a host.
+// HostName matches a host name.
 var HostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
 
-// readOrigin checks an origin in the form that browsers send: lower case, no default
+// readOrigin checks an origin, which must have the form that browsers send: lower case, no default
 // port, no path.
 func readOrigin(s string) *problem {
 	if u, err := url.Parse(s); err == nil && exactOrigin(u, s) {

@@ -10,12 +10,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Duration returns an attribute in milliseconds as a duration.
+// Duration returns a duration attribute; 0 if it has no value.
 func (s *Section) Duration(name string) time.Duration {
 	return time.Duration(s.Integer(name)) * time.Millisecond
 }
 
-// Number returns an attribute as the nearest float.
+// Number returns an attribute as the nearest float; 0 if it is not a number.
 func (s *Section) Number(name string) float64 {
 	r, ok := s.Attrs[name].EDN.AsNumber()
 	if !ok {
@@ -25,7 +25,7 @@ func (s *Section) Number(name string) float64 {
 	return f
 }
 
-// Mapping returns an attribute that is a map of strings.
+// Mapping returns an attribute that is a map of strings. The map is never nil.
 func (s *Section) Mapping(name string) map[string]string {
 	v := s.Attrs[name]
 	out := make(map[string]string, len(v.Keys))
@@ -59,15 +59,15 @@ func (s *Section) Twin(of *Section) *Section {
 	return nil
 }
 
-// Below returns the path of the block below another one.
+// Below returns the path of the block if path is the path of its parent.
 func (s *Section) Below(path []string) []string {
 	return append(append(slices.Clone(path), s.Node.Spec.Name), s.Node.Labels...)
 }
 
-// PathOf returns the path of an attribute.
+// PathOf returns the path of an attribute of the block.
 func (s *Section) PathOf(attr string) []string { return append(slices.Clone(s.Node.Path), attr) }
 
-// Label returns the label; empty if the block has none.
+// Label returns the first label; empty if the block has none or s is nil.
 func (s *Section) Label() string {
 	if s == nil || len(s.Node.Labels) == 0 {
 		return ""
@@ -75,14 +75,15 @@ func (s *Section) Label() string {
 	return s.Node.Labels[0]
 }
 
-// Where returns the place of the block as "file:line:column".
+// Where returns the position of the block as "file:line:column".
 func (s *Section) Where() string { return s.At().String() }
 
-// At returns the place of the block.
+// At returns the range of the header of the block.
 func (s *Section) At() *diag.Range { return s.Node.Source.Range(s.Node.Header) }
 
-// Block returns the nested block of that type. A block without a label that no file has is decoded
-// from its defaults; nil if there is no such block.
+// Block returns the nested block with that type. A block without a label that is in no file has its
+// defaults. It returns nil if the specification has no such block, or if it has a label and is in
+// no file.
 func (s *Section) Block(name string) *Section {
 	for _, b := range s.Blocks {
 		if b.Node.Spec.Name == name {
@@ -92,10 +93,10 @@ func (s *Section) Block(name string) *Section {
 	return nil
 }
 
-// Written reports whether the attribute is set.
+// Written reports whether the attribute is written in a file.
 func (s *Section) Written(name string) bool { return s.Attrs[name].Written }
 
-// Unread reports whether an attribute is set but its value could not be determined.
+// Unread reports whether an attribute is written but its value could not be decoded.
 func (s *Section) Unread(name string) bool {
 	_, there := s.Node.Attrs[name]
 	return there && !s.Attrs[name].Written && !s.Attrs[name].Reset
@@ -113,11 +114,10 @@ func (s *Section) Integer(name string) int {
 	return int(i)
 }
 
-// Flag returns an attribute that is a bool.
+// Flag returns a bool attribute; false if it has no value.
 func (s *Section) Flag(name string) bool { return s.Attrs[name].EDN.Truthy() }
 
-// Texts returns the members of a list or set of strings, and reports whether the attribute has a
-// value.
+// Texts returns the members of a list or set of strings; false if the attribute has no value.
 func (s *Section) Texts(name string) ([]string, bool) {
 	v, ok := s.Attrs[name]
 	if !ok || v.EDN.IsNil() {
@@ -131,8 +131,8 @@ func (s *Section) Texts(name string) ([]string, bool) {
 	return out, true
 }
 
-// ScopeValue returns a scope block as a value of the contract, without on_unknown. The keys of
-// durations have the suffix -ms.
+// ScopeValue returns a scope block as an EDN map in the form of the contract, without on_unknown.
+// The keys of durations have the suffix -ms.
 func ScopeValue(s *Section) edn.Value {
 	var m edn.MapBuilder
 	for i := range s.Node.Spec.Attrs {

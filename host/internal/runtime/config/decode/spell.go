@@ -17,8 +17,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Spell returns a decoded value as an HCL expression that decodes to the same
-// value; empty for no value. Paths are relative to the root.
+// Spell returns a decoded value as an HCL expression that decodes to the same value; empty if it
+// has no value. Paths are relative to the root.
 func (p Printer) Spell(t language.Type, v Value) string {
 	switch {
 	case v.Secret != nil:
@@ -75,7 +75,7 @@ func (p Printer) Spell(t language.Type, v Value) string {
 	return HCLText(v.EDN)
 }
 
-// SpellSecret returns the call that names a secret.
+// SpellSecret returns the HCL call for a secret, such as secret("env:KEY").
 func (p Printer) SpellSecret(s expression.Secret) string {
 	name := s.Name
 	if s.Kind == "file" {
@@ -104,7 +104,7 @@ func spellRate(v edn.Value) string {
 // with the last letter of the escape.
 var composed = regexp.MustCompile(`(\\(?:[bfnrt]|u[0-9a-fA-F]{4}))([\x{0300}-\x{036f}])`)
 
-// SpellEDN returns v in native HCL syntax: a call of the function edn.
+// SpellEDN returns v as an HCL call of the function edn.
 func SpellEDN(v edn.Value) string {
 	text := composed.ReplaceAllStringFunc(v.String(), func(s string) string {
 		accent, size := utf8.DecodeLastRuneInString(s)
@@ -113,7 +113,7 @@ func SpellEDN(v edn.Value) string {
 	return "edn(" + SpellText(text) + ")"
 }
 
-// SpellText quotes a string in native syntax.
+// SpellText returns a string as a quoted HCL string.
 func SpellText(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -143,8 +143,8 @@ func SpellText(s string) string {
 	return b.String()
 }
 
-// HCLText returns data as an HCL expression: a literal if HCL has the same value,
-// else edn("..."). Nil returns an empty string.
+// HCLText returns data as an HCL expression: a literal if HCL has an equal value, else edn("...").
+// For nil it returns an empty string.
 func HCLText(v edn.Value) string {
 	if v.IsNil() {
 		return ""
@@ -155,7 +155,7 @@ func HCLText(v edn.Value) string {
 	return SpellEDN(v)
 }
 
-// plainHCL returns a literal that decodes to the same data without edn().
+// plainHCL returns a literal that decodes to the same data without edn(); false if there is none.
 func plainHCL(v edn.Value) (string, bool) {
 	switch v.Kind() {
 	case edn.KindNil:

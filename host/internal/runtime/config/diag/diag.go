@@ -12,14 +12,14 @@ import (
 // Severity of a diagnostic. A configuration with an error cannot be used.
 type Severity int
 
-// The severities, most severe first.
+// Values of Severity, most severe first.
 const (
 	SeverityError Severity = iota
 	SeverityWarning
 	SeverityInfo
 )
 
-// String returns the printed word.
+// String returns "error", "warning" or "info".
 func (s Severity) String() string {
 	switch s {
 	case SeverityError:
@@ -31,18 +31,18 @@ func (s Severity) String() string {
 	}
 }
 
-// Related is another place that concerns a diagnostic.
+// Related is another position that concerns a diagnostic.
 type Related struct {
-	Range   *Range // nil: the place is not in a file
-	Message string // continues "FILE:LINE:COLUMN "
+	Range   *Range // nil: not in a file
+	Message string // predicate for the position, such as "is the first one"
 }
 
 // Diagnostic is one finding about a configuration. It is not modified after the
 // load.
 type Diagnostic struct {
-	Type     string // of the error catalogue, without colon: "config/unknown-name"
+	Type     string // error type, such as "config/unknown-name"
 	Severity Severity
-	Message  string   // one sentence, no period, no secret
+	Message  string   // one sentence without a period and without secrets
 	Range    *Range   // nil: not in a file
 	Path     []string // block types, labels and attribute
 	Expected edn.Value
@@ -50,14 +50,15 @@ type Diagnostic struct {
 	Nearest  string
 	Related  []Related
 	Hint     string // next step
-	More     int    // further places with the same cause, folded into this one
+	More     int    // number of further positions with the same cause
 
 	source  *Source
-	quoted  string // shown instead of lines of the source
-	Context bool   // the excerpt shows the line before
+	quoted  string // excerpt that replaces the lines of the source
+	Context bool   // the excerpt includes the line before
 }
 
-// Diagnostics are the findings of a load, in the order of the files and of the places in them.
+// Diagnostics are the diagnostics of a load, in the order of the files and of the positions in
+// them.
 type Diagnostics []Diagnostic
 
 // HasErrors reports whether there is an error.
@@ -84,27 +85,28 @@ const MaxKept = 1000
 type Collector struct {
 	files  Sources
 	list   []Diagnostic
-	folded map[string]int // key of a cause -> index in list
-	// kept counts the members of list, errors apart; said are the errors so far.
+	folded map[string]int // index in list by cause
+	// kept is the number of members of list, by whether they are errors; said has the errors so
+	// far.
 	kept map[bool]int
 	said map[errorKey]bool
-	// Dropped is the number of errors that are not in list.
+	// Dropped is the number of errors that were not added to list because of MaxKept.
 	Dropped int
-	// broken holds the blocks with a reported error, by type and label; see poison.
+	// broken holds the invalid blocks, by type and label; see Poison.
 	broken map[string]map[string]bool
 }
 
-// errorKey identifies an error: the same at the same place is one.
+// errorKey identifies an error: errors with the same key are reported once.
 type errorKey struct {
 	file         string
 	byte         int
 	typ, message string
 }
 
-// AnyName stands for the unknown names that an invalid part of the configuration may declare.
+// AnyName is the label or type of Poison for an invalid part that may declare any name.
 const AnyName = "*"
 
-// NewCollector returns an empty collector; files are quoted in excerpts.
+// NewCollector returns an empty collector. Excerpts are taken from files.
 func NewCollector(files Sources) *Collector {
 	return &Collector{
 		files:  files,
@@ -115,8 +117,8 @@ func NewCollector(files Sources) *Collector {
 	}
 }
 
-// Poison records that the block of a type and label is invalid. References to it are then not reported, because they
-// are consequences of the same mistake. An unknown label or type is AnyName.
+// Poison records that the block with a type and label is invalid. References to it are then not
+// reported, because they are consequences of the same mistake. An unknown label or type is AnyName.
 func (c *Collector) Poison(block, label string) {
 	if c.broken[block] == nil {
 		c.broken[block] = map[string]bool{}
@@ -124,7 +126,7 @@ func (c *Collector) Poison(block, label string) {
 	c.broken[block][label] = true
 }
 
-// Doubts reports whether an invalid part may declare a block of that type and label.
+// Doubts reports whether an invalid part may declare a block with that type and label.
 func (c *Collector) Doubts(block, label string) bool {
 	names := c.broken[block]
 	return names[label] || names[AnyName] || c.broken[AnyName][label] || c.broken[AnyName][AnyName]
@@ -140,10 +142,10 @@ func (c *Collector) PoisonedLabels(block string) []string {
 	return slices.Collect(maps.Keys(c.broken[block]))
 }
 
-// Empty reports whether nothing was reported.
+// Empty reports whether no diagnostic was added.
 func (c *Collector) Empty() bool { return len(c.list) == 0 }
 
-// Poisoned records the block of an error as invalid.
+// Poisoned calls Poison for the block of d if d is an error.
 func (c *Collector) Poisoned(d Diagnostic) {
 	switch {
 	case d.Severity != SeverityError || len(d.Path) == 0:
@@ -200,7 +202,8 @@ func DidYouMean(near string) string {
 	return "did you mean " + Quote(near) + "?"
 }
 
-// Fold adds a diagnostic once per cause and counts the other places.
+// Fold adds a diagnostic for the first occurrence of a cause, and counts further occurrences in its
+// More.
 func (c *Collector) Fold(cause string, d Diagnostic) {
 	if i, ok := c.folded[cause]; ok {
 		c.list[i].More++
@@ -212,10 +215,11 @@ func (c *Collector) Fold(cause string, d Diagnostic) {
 	}
 }
 
-// maxGathered is the maximum number of further places that Gather keeps.
+// maxGathered is the maximum number of further positions that Gather keeps.
 const maxGathered = 8
 
-// Gather adds a diagnostic once per cause and names the other places in it. The blocks of all places are invalid.
+// Gather adds a diagnostic for the first occurrence of a cause, and adds the positions of further
+// occurrences to its Related. The blocks of all positions are recorded as invalid.
 func (c *Collector) Gather(cause string, d Diagnostic, place Related) {
 	i, ok := c.folded[cause]
 	switch {
@@ -230,8 +234,8 @@ func (c *Collector) Gather(cause string, d Diagnostic, place Related) {
 	c.Poisoned(d)
 }
 
-// Result returns the diagnostics sorted by place, without duplicates. Errors suppress the warnings about unused parts,
-// which require a valid configuration.
+// Result returns the diagnostics sorted by position, without duplicates. If there are errors, it
+// omits warnings about unused parts, because they are reliable only for a valid configuration.
 func (c *Collector) Result() Diagnostics {
 	out := slices.Clone(c.list)
 	if Diagnostics(out).HasErrors() {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Limits of the output of a load.
+// Limits of the output of a load, in diagnostics, and in columns of a line of an excerpt.
 const (
 	DefaultMaxShown = 100
 	MaxShownPerFile = 20
@@ -21,13 +21,15 @@ const (
 // Report is the printable result of a load, as text, JSON and EDN.
 type Report struct {
 	Errors, Warnings int
-	Omitted          int // counted above, not in Shown
-	Dropped          int // of Omitted, those that the load did not keep
+	Omitted          int // number of diagnostics that are counted but not in Shown
+	Dropped          int // those of Omitted that the load did not keep
 	Files            int
 	Shown            Diagnostics
 }
 
-// NewReport returns the report of diagnostics with at most max of them; 0: all.
+// NewReport returns a report with at most max diagnostics, and at most MaxShownPerFile per file;
+// max 0 includes all. dropped is the number of errors that the load did not keep, files the number
+// of files.
 func NewReport(ds Diagnostics, dropped, files, max int) Report {
 	r := Report{
 		Errors:   ds.Count(SeverityError) + dropped,
@@ -55,8 +57,7 @@ func NewReport(ds Diagnostics, dropped, files, max int) Report {
 // Valid reports whether the load found no error.
 func (r Report) Valid() bool { return r.Errors == 0 }
 
-// Text renders the report as text. With color, the severity has terminal escape
-// sequences; the rest of the text is the same.
+// Text renders the report as text. With color, severities have terminal escape sequences.
 func (r Report) Text(color bool) string {
 	var b strings.Builder
 	b.WriteString(r.Findings(color))
@@ -91,7 +92,8 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Quoting returns the diagnostic with an excerpt from text, which need not be a configuration file.
+// Quoting returns a copy of the diagnostic with an excerpt from text, which need not be a
+// configuration file.
 func (d Diagnostic) Quoting(text string) Diagnostic {
 	if d.Range != nil {
 		d.source = NewSource(d.Range.File, d.Range.File, 0, []byte(text))
@@ -99,13 +101,13 @@ func (d Diagnostic) Quoting(text string) Diagnostic {
 	return d
 }
 
-// Excerpted returns the diagnostic with the excerpt of an edn.SyntaxError.
+// Excerpted returns a copy of the diagnostic with the excerpt of an edn.SyntaxError.
 func (d Diagnostic) Excerpted(excerpt string) Diagnostic {
 	d.quoted = excerpt
 	return d
 }
 
-// Text renders one diagnostic as text, with a final line end.
+// Text renders one diagnostic as text without color, with a final line end.
 func (d Diagnostic) Text() string {
 	var b strings.Builder
 	d.text(&b, false)
@@ -150,7 +152,7 @@ func (d Diagnostic) text(b *strings.Builder, color bool) {
 func (d Diagnostic) excerpt(b *strings.Builder) {
 	if d.quoted != "" {
 		for line := range strings.Lines(d.quoted + "\n") {
-			b.WriteString("   " + line) // line numbers have four columns
+			b.WriteString("   " + line) // aligned with line numbers of four columns
 		}
 		return
 	}
@@ -221,7 +223,7 @@ func escaped(r rune) string {
 	return string(r)
 }
 
-// Printable returns text on one line without control characters.
+// Printable returns the text with control and format characters escaped.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }) {
 		return s
@@ -237,8 +239,8 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// Plain formats an expected or found value: a list of names without brackets, a
-// string without quotes, other values as EDN.
+// Plain formats an expected or found value: a string without quotes, a list of names without
+// brackets, other values as EDN.
 func Plain(v edn.Value) string {
 	if s, ok := v.AsString(); ok {
 		return s
@@ -347,8 +349,8 @@ func optional(s string) *string {
 	return &s
 }
 
-// Value returns the report as EDN, with the keys of the JSON form, types and
-// severities as keywords.
+// Value returns the report as an EDN map with the keys of the JSON form; types and severities are
+// keywords.
 func (r Report) Value() edn.Value {
 	list := make([]edn.Value, 0, len(r.Shown))
 	for _, d := range r.Shown {
@@ -394,7 +396,7 @@ func (d Diagnostic) Value() edn.Value {
 	return b.Map()
 }
 
-// TextOrNil returns a text; nil if it is empty.
+// TextOrNil returns a text; the EDN nil if s is empty.
 func TextOrNil(s string) edn.Value {
 	if s == "" {
 		return edn.Nil()
@@ -402,7 +404,7 @@ func TextOrNil(s string) edn.Value {
 	return edn.Text(s)
 }
 
-// RangeValue returns a range as EDN.
+// RangeValue returns a range as an EDN map; the EDN nil for nil.
 func RangeValue(r *Range) edn.Value {
 	if r == nil {
 		return edn.Nil()

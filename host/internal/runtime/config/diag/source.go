@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Position is a place in a file: line and column from one, columns in code points,
-// and the offset in bytes from zero.
+// Position is a position in a file: Line and Column start at 1, columns are code points, and Byte
+// is an offset from 0.
 type Position struct {
 	Line, Column, Byte int
 }
@@ -38,21 +38,19 @@ func (r Range) String() string {
 // mark and with LF line ends; reported positions are those of the file on disk. After parsing, only
 // Hide modifies a Source, and only during the load that read it.
 type Source struct {
-	Name string // printed name: relative to the root, with slashes
-	Path string // absolute
+	Name string // name for display: relative to the root, with slashes
+	Path string // absolute path
 
 	Text    []byte
-	Order   int   // place in the load order
-	Lines   []int // offset in text of the first byte of each line
-	dropped []int // offsets in text before which one CR was removed
-	shift   int   // bytes of the byte order mark
-	// Private is true for a file with secrets, whose lines are never quoted.
+	Order   int   // index in the load order
+	Lines   []int // offset in Text of the first byte of each line
+	dropped []int // offsets in Text before which a CR was removed
+	shift   int   // size of the byte order mark in bytes
+	// Private marks a file with secrets, whose lines are never quoted.
 	Private bool
-	// hidden holds the offsets of the ranges that are never quoted: literals in
-	// the place of a secret.
+	// hidden holds the ranges of literals in the position of a secret, which are never quoted.
 	hidden [][2]int
-	// pieces holds the expressions of a JSON file in native syntax, by their start
-	// offset.
+	// pieces holds the native syntax of the expressions in a JSON file, by start offset.
 	pieces map[int]string
 }
 
@@ -104,7 +102,7 @@ func (s *Source) withoutCarriageReturns(raw []byte) []byte {
 // the text is moved to its nearest end.
 func (s *Source) Position(offset int) Position {
 	offset = min(max(offset, 0), len(s.Text))
-	line := sort.SearchInts(s.Lines, offset+1) // first line that starts after offset
+	line := sort.SearchInts(s.Lines, offset+1) // the first line that starts after offset
 	start := s.Lines[line-1]
 	return Position{
 		Line:   line,
@@ -113,7 +111,8 @@ func (s *Source) Position(offset int) Position {
 	}
 }
 
-// Span returns the range between two offsets in the parsed text.
+// Span returns the range between two offsets in the parsed text. If to is before from, the range is
+// empty.
 func (s *Source) Span(from, to int) *Range {
 	return &Range{File: s.Name, Start: s.Position(from), End: s.Position(max(from, to))}
 }
@@ -121,8 +120,8 @@ func (s *Source) Span(from, to int) *Range {
 // Range converts a range of the HCL library, whose offsets refer to the parsed text.
 func (s *Source) Range(r hcl.Range) *Range { return s.Span(r.Start.Byte, r.End.Byte) }
 
-// Line returns line n, counted from 1, without its end. Hidden ranges are replaced by one asterisk
-// per code point. It returns false if the file is private or has no such line.
+// Line returns line n, counted from 1, without its line end. Hidden ranges and passwords in URLs
+// are replaced by asterisks. It returns false if the file is private or has no such line.
 func (s *Source) Line(n int) (string, bool) {
 	if s.Private || n < 1 || n > len(s.Lines) {
 		return "", false
@@ -143,8 +142,7 @@ func (s *Source) Line(n int) (string, bool) {
 	return withoutPasswords(b.String()), true
 }
 
-// Hide redacts the strings in a range of the file from excerpts. Quotes remain
-// visible.
+// Hide redacts the strings in a range of the parsed text from excerpts. Quotes remain visible.
 func (s *Source) Hide(from, to int) {
 	for i := from; i < to; {
 		end := i
@@ -172,7 +170,7 @@ func withoutPasswords(text string) string {
 	})
 }
 
-// Sources is the set of files of one load, by printed name.
+// Sources are the files of one load, by display name.
 type Sources map[string]*Source
 
 // SetPiece records the native syntax of the expression at an offset of a JSON file.
@@ -183,8 +181,8 @@ func (s *Source) SetPiece(at int, text string) {
 	s.pieces[at] = text
 }
 
-// Piece returns the native syntax of an expression in a JSON file; false if SetPiece has not
-// recorded it.
+// Piece returns the native syntax of an expression in a JSON file; false if SetPiece was not called
+// for it.
 func (s *Source) Piece(r hcl.Range) (string, bool) {
 	for _, base := range slices.Sorted(maps.Keys(s.pieces)) {
 		text := s.pieces[base]

@@ -14,7 +14,7 @@ import (
 // Quote returns a name in quotes.
 func Quote(s string) string { return strconv.Quote(s) }
 
-// Article returns a word, which must not be empty, with a or an before it.
+// Article returns a word with "a" or "an" before it. The word must not be empty.
 func Article(word string) string {
 	if strings.ContainsRune("aeiou", rune(word[0])) {
 		return "an " + word
@@ -31,8 +31,9 @@ func Words(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// Nearest returns the known name most similar to name, in this order: equal except for case and word order, the only
-// one that name is a prefix of, one with a small edit distance, the longest with a common prefix; empty if none.
+// Nearest returns the known name that is most similar to name; empty if none is similar. It
+// prefers, in this order, a name that differs only in case or word order, the only name with the
+// prefix name, a name with a small edit distance, and the longest name with the same first letters.
 func Nearest(name string, known []string) string {
 	const least = 3 // bytes in common
 	if same := sameWords(name, known); same != "" {
@@ -83,7 +84,7 @@ func begunBy(name string, known []string) []string {
 	return out
 }
 
-// Short cuts a text to 80 code points for a diagnostic.
+// Short returns a text cut to 80 code points.
 func Short(s string) string {
 	const most = 80
 	if utf8.RuneCountInString(s) <= most {
@@ -92,8 +93,8 @@ func Short(s string) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
-// Sentence returns the text of an error on one line, cut to 600 code points, so that what was
-// expected and found fits.
+// Sentence returns the text of an error on one line, cut to 600 code points, which leaves room for
+// what was expected and found.
 func Sentence(text string) string {
 	const most = 600
 	text = strings.Join(strings.Fields(text), " ")
@@ -103,7 +104,7 @@ func Sentence(text string) string {
 	return text
 }
 
-// Lower returns a sentence that begins in lower case, unless it begins with an acronym.
+// Lower returns a sentence with its first letter in lower case, unless it begins with an acronym.
 func Lower(s string) string {
 	r, size := utf8.DecodeRuneInString(s)
 	next, _ := utf8.DecodeRuneInString(s[size:])

@@ -6,11 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// Columns is the width of text for people.
+// Columns is the maximum width of text for people.
 const Columns = 100
 
-// Wrap wraps text between words at Columns. The text starts at column at; further lines are indented. What is quoted
-// stays on one line if one line can hold it, and a command of ferment always does, so that it can be copied.
+// Wrap wraps text between words at Columns. The text starts at column at; further lines are
+// indented by indent. Quoted text is not divided if it fits on one line, and a command of ferment
+// is never divided, so that it can be copied.
 func Wrap(text string, at, indent int) string {
 	var b strings.Builder
 	for i, piece := range pieces(text, Columns-indent) {
@@ -35,7 +36,8 @@ func WrapLabeled(label, text string) string {
 	return label + Wrap(text, at, at)
 }
 
-// pieces splits text at its spaces, except inside commands and inside quotes of at most columns.
+// pieces splits text at its spaces, except within commands, and within quotes of at most the given
+// number of columns.
 func pieces(text string, columns int) []string {
 	var out []string
 	for text != "" || out == nil {
@@ -48,7 +50,7 @@ func pieces(text string, columns int) []string {
 
 const program = "ferment "
 
-// pieceEnd returns the length of the first piece of text; before are the pieces in front of it.
+// pieceEnd returns the length of the first piece of text; before are the pieces before it.
 func pieceEnd(text string, columns int, before []string) int {
 	if strings.HasPrefix(text, program) && (before == nil || strings.HasSuffix(before[len(before)-1], ":")) {
 		if i := strings.IndexAny(text, ",;"); i >= 0 {
@@ -86,12 +88,12 @@ func wordEnd(text string, from int) int {
 	return len(text)
 }
 
-// sentences are the labels of the lines that WrapError wraps: of an error, and of a conformance result. The other lines
-// are excerpts and commands.
+// sentences are the labels of the lines that WrapError wraps, in an error and in a conformance
+// result. Other lines are excerpts and commands.
 var sentences = []string{"error:", "warning:", "where", "details", "hint", "cause", "requirement:", "expected:", "observed:"}
 
-// WrapError wraps the sentences of an error that the method Text of contract.Error rendered. The first line may begin
-// with a place.
+// WrapError wraps the sentences of a text that contract.Error.Text returned. The first line may
+// begin with a position.
 func WrapError(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -2,9 +2,9 @@
 //
 // # Main types
 //
-// [ReadConfig] reads a file of the configuration, [ReadBelow] one below a
-// directory that it must not leave. [PrintedName] returns the name of a file in
-// messages, [Neighbour] the existing file that a missing one probably means.
+// [ReadConfig] reads a file of the configuration, [ReadBelow] one below a directory that it must
+// not leave. [PrintedName] returns the display name of a file, [Neighbour] the existing file that a
+// misspelt name probably means.
 //
 // # Concurrency
 //
@@ -12,6 +12,6 @@
 //
 // # Failure
 //
-// A [ReadError] has the type of its diagnostic and a next step. Only regular files
-// are read, because reading a pipe or a device may block or never end.
+// A [ReadError] has the type of its diagnostic and a next step. Only regular files are read,
+// because reading a pipe or a device may block or never end.
 package disk

@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
-// ReadError is the error for a file that cannot be used, with the type of its diagnostic.
+// ReadError is the error for a file that cannot be used. Type is the type of its diagnostic.
 type ReadError struct {
 	Type    string
 	Message string
@@ -26,11 +26,11 @@ type ReadError struct {
 // Error implements error.
 func (e *ReadError) Error() string { return e.Message }
 
-// Next returns the hint.
+// Next returns the next step for the operator.
 func (e *ReadError) Next() string { return e.Hint }
 
-// ReadConfig reads one configuration file of at most most bytes. A file that
-// changes during the read is read once more.
+// ReadConfig reads one configuration file of at most most bytes. name is its name in errors. A file
+// that changes during the read is read once more.
 func ReadConfig(name, path string, most int64) ([]byte, *ReadError) {
 	raw, err := readStable(path, most)
 	if errors.Is(err, errChanged) {
@@ -51,11 +51,11 @@ func ReadConfig(name, path string, most int64) ([]byte, *ReadError) {
 	return nil, re
 }
 
-// nameAFile is the hint for a missing file with no similar name beside it.
+// nameAFile is the hint for a missing file if no similar name exists.
 const nameAFile = "name a file that exists"
 
-// Unreadable returns the error for a file that cannot be read: err is that of the system, name the
-// printed form of path.
+// Unreadable returns the error for a file that cannot be read. err is the error of the system, name
+// the display name of path.
 func Unreadable(name, path string, err error) *ReadError {
 	e := &ReadError{
 		Type:    "config/include",
@@ -68,8 +68,8 @@ func Unreadable(name, path string, err error) *ReadError {
 	return e
 }
 
-// absent sets the message for a missing file: a directory is missing, it is a dangling symbolic link, or the name is
-// misspelt.
+// absent sets the message for a missing file: a missing directory, a dangling symbolic link, or a
+// misspelt name.
 func (e *ReadError) absent(name, path string) {
 	e.Hint = nameAFile
 	if target, err := os.Readlink(path); err == nil {
@@ -103,15 +103,15 @@ func (e *ReadError) absent(name, path string) {
 	}
 }
 
-// IrregularError is the error for a path that is not a regular file. Its text follows the path in a
-// message.
+// IrregularError is the error for a path that is not a regular file. Its text is a predicate, such
+// as "is a directory", for use after the path.
 type IrregularError string
 
 // Error implements error.
 func (e IrregularError) Error() string { return string(e) }
 
-// Regular returns the results of os.Stat, with an IrregularError if the path is not a regular file: reading a pipe or a
-// device may block or never end.
+// Regular returns its arguments, which are the results of os.Stat, but with an IrregularError if
+// the path is not a regular file: reading a pipe or a device may block or never end.
 func Regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	switch {
 	case err != nil || info.Mode().IsRegular():
@@ -170,9 +170,9 @@ func readStable(path string, most int64) ([]byte, error) {
 	return raw, nil
 }
 
-// PrintedName returns the printed name of a file, with slashes: relative to the
-// root, or absolute if they share no directory or the root is below the path, so
-// that the name does not depend on the depth of the root.
+// PrintedName returns the display name of a file, with slashes. It is relative to the root, but
+// absolute if path is a parent of the root or shares no directory with it, so that the name does
+// not depend on the depth of the root.
 func PrintedName(root, path string) string {
 	relative, err := filepath.Rel(root, path)
 	relative = filepath.ToSlash(relative)
@@ -202,8 +202,8 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// ReadBelow reads a regular text file of at most most bytes below a directory; symbolic links must
-// not leave it.
+// ReadBelow reads a regular UTF-8 file of at most most bytes below a directory. Symbolic links that
+// leave the directory are an error.
 func ReadBelow(dir, name string, most int64) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -235,8 +235,8 @@ func ReadBelow(dir, name string, most int64) (string, error) {
 	return string(raw), nil
 }
 
-// Neighbour returns the file beside a missing one that was probably meant; empty
-// if there is none or err is not a missing file.
+// Neighbour returns the existing file in the same directory that name probably means; empty if
+// there is none, or if err is not that of a missing file.
 func Neighbour(name string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return ""
@@ -244,7 +244,7 @@ func Neighbour(name string, err error) string {
 	entries, _ := os.ReadDir(filepath.Dir(name))
 	var names []string
 	for _, e := range entries {
-		if e.Name() != filepath.Base(name) { // a link that leads nowhere
+		if e.Name() != filepath.Base(name) { // it exists as a dangling link
 			names = append(names, e.Name())
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// Bounds of the source of a gate expression (HCL-025).
+// Limits of the source of a gate expression (HCL-025), in bytes and operators.
 const (
 	MaxGateSource    = 4 << 10
 	MaxGateOperators = 512
@@ -32,12 +32,12 @@ var gateVariables = []string{"result", "request", "env", "meta"}
 // requestFields are the fields of the variable request.
 var requestFields = []string{"intent", "input", "context", "constraints", "done", "budget", "role"}
 
-// CheckLimit is the code of the finding of a gate expression that exceeded its
-// step limit or a size limit.
+// CheckLimit is the code of the finding for a gate expression that exceeded its step limit or a
+// size limit.
 const CheckLimit = "check/limit"
 
-// program is a compiled gate expression. It is safe for concurrent use: each
-// evaluation takes its own instance from a pool.
+// program is a compiled gate expression. It is safe for concurrent use: each evaluation takes an
+// instance from a pool.
 type program struct {
 	text  []byte
 	start hcl.Pos
@@ -62,9 +62,8 @@ type instance struct {
 	ctx   hcl.EvalContext
 }
 
-// Compile checks a gate expression without values and returns the program; nil
-// after an error, which is reported. A condition must return a bool, a message a
-// string.
+// Compile checks a gate expression and returns a program for it; nil after an error, which is
+// reported. A condition must return a bool, other expressions a string.
 func Compile(x syntax.ExprIn, condition bool, path []string, report *diag.Collector) *program {
 	expr, ok := x.Expr.(hclsyntax.Expression)
 	if !ok {
@@ -146,7 +145,7 @@ func (c *gateCompiler) bounds(expr hclsyntax.Expression) bool {
 	return true
 }
 
-// loopWalker finds nested loops.
+// loopWalker finds the first loop within another loop.
 type loopWalker struct {
 	depth int
 	inner *hcl.Range
@@ -177,8 +176,8 @@ func (w *loopWalker) Exit(n hclsyntax.Node) hcl.Diagnostics {
 	return nil
 }
 
-// names rejects unknown variables and functions, and invalid regular
-// expressions.
+// names reports unknown variables and functions, and invalid regular expressions; it returns false
+// if there are any.
 func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 	good := checkCalls(expr, gateFunctions, c.source, c.path, c.report)
 	for _, t := range expr.Variables() {
@@ -284,8 +283,8 @@ func (c *gateCompiler) check(in *instance, condition bool) bool {
 	return good
 }
 
-// givenBy returns the type of an expression if it never is a bool, whatever its
-// operands are; else it is empty.
+// givenBy returns the type of an expression that is never a bool, whatever its operands are; empty
+// for other expressions.
 func givenBy(expr hclsyntax.Expression) string {
 	switch e := expr.(type) {
 	case *hclsyntax.ParenthesesExpr:
@@ -379,7 +378,7 @@ func (p *program) evaluate(s quality.Subject) (cty.Value, error) {
 	return v, nil
 }
 
-// evalError is an evaluation error with its place.
+// evalError is an evaluation error with its position.
 type evalError struct{ at, message string }
 
 func (e *evalError) Error() string { return e.message }
@@ -417,7 +416,7 @@ func (n *need) variable(name string, s quality.Subject) (cty.Value, error) {
 	return n.convert(v)
 }
 
-// convert converts the needed part of a value. A map keeps only the keys that the
+// convert converts the part of a value that the expression reads. A map has only the keys that the
 // expression names.
 func (n *need) convert(v edn.Value) (cty.Value, error) {
 	if n.all || v.Kind() != edn.KindMap {
@@ -441,7 +440,8 @@ func (n *need) convert(v edn.Value) (cty.Value, error) {
 	return cty.ObjectVal(fields), nil
 }
 
-// field returns the entry of a map whose key prints as name.
+// field returns the entry of a map whose key has the text name. The error means that several keys
+// have it.
 func field(v edn.Value, name string) (edn.Value, bool, error) {
 	var out edn.Value
 	n := 0
@@ -466,8 +466,9 @@ func field(v edn.Value, name string) (edn.Value, bool, error) {
 	return out, n == 1, nil
 }
 
-// Judge returns the check function of a condition. If the condition is false, it
-// fails without a finding, so that the message of the check is used.
+// Judge returns the check function of a condition. If the condition is false, the outcome fails
+// without a finding, so that the message of the check is used. If it cannot be evaluated, the
+// outcome has a finding.
 func (p *program) Judge() quality.Func {
 	return func(s quality.Subject) quality.Outcome {
 		v, err := p.evaluate(s)
@@ -494,8 +495,8 @@ func (p *program) finding(err error) quality.Finding {
 	return f
 }
 
-// Applies returns the function that reports whether a check applies to a subject.
-// If the expression fails, the check applies.
+// Applies returns a function that reports whether a check applies to a subject. If the expression
+// cannot be evaluated, the check applies, and the result has a finding.
 func (p *program) Applies() func(quality.Subject) (bool, *quality.Finding) {
 	return func(s quality.Subject) (bool, *quality.Finding) {
 		var yes bool
@@ -512,7 +513,8 @@ func (p *program) Applies() func(quality.Subject) (bool, *quality.Finding) {
 	}
 }
 
-// Message returns the function that renders the message of a failed check.
+// Message returns a function that renders the message of a failed check. name is the name of the
+// check.
 func (p *program) Message(name string) func(quality.Subject) string {
 	return func(s quality.Subject) string {
 		v, err := p.evaluate(s)

@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Opaque values of the expression language.
+// Opaque types of the expression language.
 var (
 	EDNType    = cty.Capsule("edn", reflect.TypeFor[edn.Value]())
 	SecretType = cty.Capsule("secret", reflect.TypeFor[Secret]())
@@ -27,12 +27,13 @@ type Reference struct {
 
 func ednCapsule(v edn.Value) cty.Value { return cty.CapsuleVal(EDNType, &v) }
 
-// limitError reports a value or a computation above a limit.
+// limitError is the error for a value or a computation above a limit.
 type limitError struct{ message string }
 
 func (e *limitError) Error() string { return e.message }
 
-// Limits of a value that a gate expression reads or returns (HCL-025).
+// Limits of the values that a gate expression reads or returns, in bytes and elements, and of its
+// steps (HCL-025).
 const (
 	MaxGateBytes    = 1 << 20
 	MaxGateElements = 100_000
@@ -40,9 +41,8 @@ const (
 	MaxGateSteps    = 1_000_000
 )
 
-// toCty converts a value for expressions (HCL-023). Keywords become strings and
-// sets become tuples; numbers stay exact. It fails if two map keys have the same
-// text.
+// toCty converts a value for expressions (HCL-023). Keywords become strings and sets become tuples;
+// numbers are exact. The error means that two map keys have the same text.
 func toCty(v edn.Value) (cty.Value, error) {
 	switch v.Kind() {
 	case edn.KindNil:
@@ -110,8 +110,8 @@ func numberToCty(v edn.Value) (cty.Value, error) {
 	return cty.ParseNumberVal(coef.String() + "e" + strconv.Itoa(exp))
 }
 
-// FromCty converts a computed value to EDN: whole numbers become integers, other
-// numbers decimals, identifier keys keywords. It fails for secrets and references.
+// FromCty converts a computed value to EDN: whole numbers become integers, other numbers decimals,
+// and keys that are identifiers keywords. Secrets, references and unknown values are an error.
 func FromCty(v cty.Value) (edn.Value, error) {
 	if v.IsNull() {
 		return edn.Nil(), nil
@@ -181,7 +181,7 @@ func identifier(s string) bool {
 	return s != ""
 }
 
-// NumberFromCty converts a number exactly; it fails for an infinite one.
+// NumberFromCty converts a number exactly. Infinity is an error.
 func NumberFromCty(v cty.Value) (edn.Value, error) {
 	f := v.AsBigFloat()
 	if f.IsInf() {
@@ -198,10 +198,9 @@ func NumberFromCty(v cty.Value) (edn.Value, error) {
 	return d, nil
 }
 
-// decimalText returns the shortest decimal text that parses as the number. A number
-// with at most as many digits as a float64 distinguishes does not need the slow
-// shortest conversion of math/big: two decimals of that length never parse as the
-// same number.
+// decimalText returns the shortest decimal text that parses as the number. It avoids the slow
+// conversion of math/big for numbers with at most as many digits as a float64 can distinguish,
+// because two such decimals never parse as the same number.
 func decimalText(f *big.Float) string {
 	x, _ := f.Float64()
 	short := strconv.FormatFloat(x, 'f', -1, 64)
@@ -211,8 +210,7 @@ func decimalText(f *big.Float) string {
 	return f.Text('f', -1)
 }
 
-// measure rejects values that are too large for an expression, before any part is
-// converted.
+// measure rejects values that are too large for an expression, before they are converted.
 func measure(v edn.Value) error {
 	m := measurer{bytes: MaxGateBytes, elements: MaxGateElements}
 	if m.walk(v) {

@@ -11,8 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ednProblem recognizes an error of edn() and returns its place in the file if
-// the text is a literal.
+// ednProblem returns the position and message of an error of edn(). The position is nil unless its
+// text is a literal; the bool is false for other errors.
 func ednProblem(d *hcl.Diagnostic, s *diag.Source) (*diag.Range, string, bool) {
 	extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallDiagExtra](d)
 	if !ok {
@@ -35,8 +35,8 @@ func ednProblem(d *hcl.Diagnostic, s *diag.Source) (*diag.Range, string, bool) {
 	return LiteralPlace(s, call.Args[0].Range(), syntax.Pos), message, true
 }
 
-// LiteralPlace maps a position inside a literal to the file. It supports heredocs and quoted
-// strings without escapes, and returns nil for others.
+// LiteralPlace returns the range in the file of a position inside a literal. It supports heredocs,
+// and quoted strings without escapes; for others it returns nil.
 func LiteralPlace(s *diag.Source, arg hcl.Range, pos edn.Position) *diag.Range {
 	if !arg.CanSliceBytes(s.Text) {
 		return nil
@@ -86,8 +86,8 @@ func readEDN(text string) (cty.Value, error) {
 	return ednCapsule(v), nil
 }
 
-// ednError keeps the position inside the text, which can be mapped to the file if
-// the text is a literal.
+// ednError is an error of edn(). It keeps the position inside the text, which LiteralPlace can map
+// to the file.
 type ednError struct{ err error }
 
 func (e *ednError) Error() string { return e.err.Error() }

@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// FunctionError is an error of a function of the language with its own diagnostic
-// type.
+// FunctionError is an error of a function of the language that has its own diagnostic type.
 type FunctionError struct {
 	Type    string
 	Message string

@@ -18,10 +18,10 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 )
 
-// Local is one name of the locals blocks. It is evaluated when first used.
+// Local is one name of the locals blocks. It is evaluated on first use.
 type Local struct {
 	Attr  *syntax.Attribute
-	State int // 0 new, 1 under evaluation, 2 done
+	State int // 0 new, 1 being evaluated, 2 done
 	value cty.Value
 	OK    bool
 	Used  bool
@@ -36,16 +36,16 @@ type Evaluator struct {
 	Inputs *Inputs
 	meter  *meter
 	Locals map[string]*Local
-	stack  []string             // locals under evaluation, outermost first
-	Blocks map[string]cty.Value // block type -> object from label to reference
-	labels map[string][]string  // block type -> labels
+	stack  []string             // locals being evaluated, outermost first
+	Blocks map[string]cty.Value // object from label to reference, by block type
+	labels map[string][]string  // labels by block type
 	funcs  map[*diag.Source]map[string]function.Function
 	paid   map[hcl.Expression]bool
-	// Touched collects the environment variables that expressions read.
+	// Touched collects the names of the environment variables that expressions read.
 	Touched []string
 }
 
-// NewEvaluator returns the evaluator of one load.
+// NewEvaluator returns an evaluator for one load.
 func NewEvaluator(report *diag.Collector, in *Inputs) *Evaluator {
 	return &Evaluator{Report: report, Inputs: in, meter: &meter{}, Locals: map[string]*Local{},
 		Blocks: map[string]cty.Value{},
@@ -53,7 +53,7 @@ func NewEvaluator(report *diag.Collector, in *Inputs) *Evaluator {
 		paid: map[hcl.Expression]bool{}}
 }
 
-// Declare defines the labelled blocks of the tree as variables.
+// Declare defines the labelled blocks of the tree as variables for references.
 func (e *Evaluator) Declare(root *syntax.Node) {
 	refs := map[string]map[string]cty.Value{}
 	for i := range root.Spec.Blocks {
@@ -74,7 +74,7 @@ func (e *Evaluator) Declare(root *syntax.Node) {
 	}
 }
 
-// AddLocals registers the locals of all locals blocks. They are evaluated when they are first used.
+// AddLocals registers the locals of all locals blocks. They are evaluated on first use.
 func (e *Evaluator) AddLocals(root *syntax.Node) {
 	for _, b := range root.Blocks {
 		if !b.Spec.Open {
@@ -86,11 +86,10 @@ func (e *Evaluator) AddLocals(root *syntax.Node) {
 	}
 }
 
-// Value evaluates an expression of an attribute. An error is reported, and ok is
-// false.
+// Value evaluates an expression of an attribute. Errors are reported; ok is then false.
 func (e *Evaluator) Value(expr hcl.Expression, s *diag.Source, path []string) (v cty.Value, ok bool) {
 	if v, ok := syntax.Literal(expr); ok {
-		return v, v.IsKnown() // an unknown value was reported when it was read
+		return v, v.IsKnown() // an unknown value was reported before
 	}
 	ctx, ok := e.Context(expr, s, path)
 	if !ok {
@@ -114,7 +113,7 @@ func (e *Evaluator) Value(expr hcl.Expression, s *diag.Source, path []string) (v
 		if d.Severity == hcl.DiagError {
 			ok = false
 			if d.Summary == badOperand && seen[badOperand] {
-				continue // the other side of one operator
+				continue // it is about the other operand of the same operator
 			}
 			seen[d.Summary] = true
 			out := e.diagnose(d, s, path)
@@ -126,12 +125,12 @@ func (e *Evaluator) Value(expr hcl.Expression, s *diag.Source, path []string) (v
 		}
 	}
 	if ok && !v.IsWhollyKnown() {
-		return v, false // it depends on a reported error
+		return v, false // the value depends on an error that was reported
 	}
 	return v, ok
 }
 
-// pay adds the meter to an expression of native syntax once.
+// pay instruments an expression of native syntax with the meter, once.
 func (e *Evaluator) pay(expr hcl.Expression) {
 	if native, ok := expr.(hclsyntax.Expression); ok && !e.paid[expr] {
 		e.paid[expr] = true
@@ -139,13 +138,13 @@ func (e *Evaluator) pay(expr hcl.Expression) {
 	}
 }
 
-// Context returns the values of the names in an expression for its evaluation. Unknown names are
-// reported, and the result is then false.
+// Context returns an evaluation context with the variables and functions that an expression uses.
+// Unknown names are reported, and the bool is then false.
 func (e *Evaluator) Context(expr hcl.Expression, s *diag.Source, path []string) (*hcl.EvalContext, bool) {
 	ok := true
 	used := map[string]cty.Value{}
 	variables := map[string]cty.Value{}
-	named := 0 // end of an unquoted name, which is parsed as variables
+	named := 0 // end of an unquoted name NS/NAME, which is parsed as a division
 	for _, t := range expr.Variables() {
 		root, at := t.RootName(), t.SourceRange()
 		if at.Start.Byte < named {
@@ -202,7 +201,8 @@ func (e *Evaluator) Context(expr hcl.Expression, s *diag.Source, path []string) 
 // slashName matches the rest of a name of the form NS/NAME after its first part.
 var slashName = regexp.MustCompile(`^/[a-z][a-z0-9._-]*`)
 
-// nearestVariable returns the known name nearest to an unknown variable; empty for a single word, which lacks quotes.
+// nearestVariable returns the known name most similar to an unknown variable. It is empty for a
+// single word, which is probably a text without quotes.
 func nearestVariable(t hcl.Traversal, names []string) string {
 	if len(t) == 1 {
 		return ""
@@ -210,17 +210,17 @@ func nearestVariable(t hcl.Traversal, names []string) string {
 	return diag.Nearest(t.RootName(), names)
 }
 
-// intoTemplate matches text that ends with the beginning of an interpolation.
+// intoTemplate matches text that ends with the start of an interpolation.
 var intoTemplate = regexp.MustCompile(`\$\{~?\s*$`)
 
-// variableHint returns the hint for an unknown variable.
+// variableHint returns the hint for an unknown variable; empty if there is none.
 func (e *Evaluator) variableHint(t hcl.Traversal, s *diag.Source, names []string) string {
 	root := t.RootName()
 	part, _ := StepName(t)
 	_, isLocal := e.Locals[root]
 	switch lowered := strings.ToLower(root); {
 	case nearestVariable(t, names) != "":
-		return "" // the nearest name is the hint
+		return "" // the diagnostic suggests the nearest name
 	case isLocal:
 		return "write local." + root
 	case len(t) == 1 && intoTemplate.Match(s.Text[:t.SourceRange().Start.Byte]):
@@ -321,7 +321,8 @@ func (e *Evaluator) local(t hcl.Traversal, s *diag.Source, path []string) (strin
 	return name, l.value, l.OK
 }
 
-// Force evaluates a local. A cycle is reported once, with all its members.
+// Force evaluates a local, unless it was evaluated before. A cycle is reported once, with all its
+// members.
 func (e *Evaluator) Force(name string, l *Local) {
 	switch l.State {
 	case 2:
@@ -362,7 +363,7 @@ func (e *Evaluator) Force(name string, l *Local) {
 	}
 }
 
-// ForceAll evaluates the unused locals to report their errors.
+// ForceAll evaluates the unused locals, so that their errors are reported.
 func (e *Evaluator) ForceAll() {
 	for _, name := range slices.Sorted(maps.Keys(e.Locals)) {
 		e.Force(name, e.Locals[name])
@@ -391,8 +392,8 @@ func (e *Evaluator) Unused() {
 	}
 }
 
-// maxSuggestions bounds the unused locals that are compared with those of other
-// files: more of them are not misspelled.
+// maxSuggestions is the maximum number of unused locals that are compared with those of other
+// files. If there are more, they are probably not misspelt.
 const maxSuggestions = 50
 
 // localsElsewhere returns the sorted names of the locals of other files.
@@ -406,8 +407,8 @@ func (e *Evaluator) localsElsewhere(s *diag.Source) []string {
 	return out
 }
 
-// knownFunctions reports calls of unknown functions, also inside try(), which
-// would hide them.
+// knownFunctions reports calls of unknown functions, including those inside try(), which would hide
+// them.
 func (e *Evaluator) knownFunctions(expr hcl.Expression, s *diag.Source, path []string) bool {
 	return checkCalls(expr, append(slices.Clone(gateFunctions), loadFunctions...), s, path, e.Report)
 }
@@ -444,13 +445,14 @@ func checkCalls(expr hcl.Expression, names []string, s *diag.Source, path []stri
 	return good
 }
 
-// Error summaries of the library that get their own diagnostic.
+// Error summaries of the library for which diagnose has its own text.
 const (
 	badOperand = "Invalid operand"
 	noMember   = "Unsupported attribute"
 )
 
-// membersAt returns the sorted attribute names of the object in which a traversal failed; nil if it is unknown.
+// membersAt returns the sorted attribute names of the object in which a traversal failed; nil if
+// the object is unknown.
 func membersAt(d *hcl.Diagnostic) []string {
 	x, ok := d.Expression.(*hclsyntax.ScopeTraversalExpr)
 	if !ok || d.EvalContext == nil || d.Subject == nil {

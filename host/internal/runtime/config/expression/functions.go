@@ -19,7 +19,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 )
 
-// Limits of functions whose result may be much longer than the arguments.
+// Limits of functions whose result may be much larger than their arguments.
 const (
 	MaxRange        = 10_000
 	MaxPatternBytes = 4 << 10
@@ -28,8 +28,8 @@ const (
 	maxPatterns     = 16
 )
 
-// gateFunctions are the functions that conditions may call, in the order of the
-// reference (HCL-022). Attributes may call these and loadFunctions.
+// gateFunctions lists the functions that conditions may call, in the order of the reference
+// (HCL-022). Attributes may also call loadFunctions.
 var gateFunctions = []string{
 	"duration", "bytes", "try", "can", "coalesce", "length", "tostring", "tonumber", "tobool",
 	"upper", "lower", "trim", "trimspace", "trimprefix", "trimsuffix", "startswith", "endswith", "substr", "replace", "split", "join", "format", "chomp", "indent",
@@ -41,7 +41,8 @@ var gateFunctions = []string{
 
 var loadFunctions = []string{"env", "file", "edn", "secret"}
 
-// function returns the gate function with that name, with its cost charged to the meter.
+// function returns the gate function with a name, with its cost charged to the meter; false if
+// there is none.
 func (m *meter) function(name string) (function.Function, bool) {
 	switch name {
 	case "try":
@@ -57,7 +58,8 @@ func (m *meter) function(name string) (function.Function, bool) {
 	return function.Function{}, false
 }
 
-// signature returns the call form of a function, such as substr(str, offset, length); empty if it is unknown.
+// signature returns the call form of a function, such as substr(str, offset, length); empty for an
+// unknown function.
 func signature(name string, all map[string]function.Function) string {
 	f, ok := all[name]
 	if !ok {
@@ -73,7 +75,7 @@ func signature(name string, all map[string]function.Function) string {
 	return name + "(" + strings.Join(args, ", ") + ")"
 }
 
-// library holds the functions whose cost is the size of their arguments and result.
+// library holds the functions that cost the size of their arguments and result.
 var library = map[string]*function.Spec{
 	"tostring": standard(stdlib.MakeToFunc(cty.String)), "tonumber": standard(stdlib.MakeToFunc(cty.Number)), "tobool": standard(stdlib.MakeToFunc(cty.Bool)),
 	"upper": standard(stdlib.UpperFunc), "lower": standard(stdlib.LowerFunc), "trim": standard(stdlib.TrimFunc), "trimspace": standard(stdlib.TrimSpaceFunc),
@@ -96,7 +98,7 @@ var library = map[string]*function.Spec{
 	"alltrue": boolsFunc(true), "anytrue": boolsFunc(false),
 }
 
-// guards returns the checks that reject a call before it is executed.
+// guards returns, by function name, checks that reject a call before it is executed.
 func guards(m *meter) map[string]func(args []cty.Value) error {
 	pattern := func(args []cty.Value) error {
 		if s, ok := syntax.AsText(args[0]); ok && len(s) > MaxPatternBytes {
@@ -147,7 +149,8 @@ func guards(m *meter) map[string]func(args []cty.Value) error {
 	}
 }
 
-// numberText also rejects exponents that would expand to millions of digits.
+// numberText returns the check digits, extended by a check that rejects exponents that would expand
+// to millions of digits.
 func numberText(digits func([]cty.Value) error) func([]cty.Value) error {
 	return func(args []cty.Value) error {
 		if err := digits(args); err != nil {
@@ -215,8 +218,8 @@ func (m *meter) formatGuard(args []cty.Value) error {
 	return nil
 }
 
-// try returns the first argument that evaluates without error. Its type is the
-// type of the value, so that nested calls are evaluated only once.
+// try returns a function that returns its first argument that evaluates without error. Its static
+// type is dynamic, so that nested calls are evaluated only once.
 func (m *meter) try() function.Function {
 	return function.New(&function.Spec{
 		VarParam: &function.Parameter{Name: "expressions", Type: customdecode.ExpressionClosureType},
@@ -288,7 +291,7 @@ func twoTexts(out cty.Type, f func(a, b string) (cty.Value, error)) *function.Sp
 	}
 }
 
-// matches caches the last few patterns, so that a literal pattern is compiled once.
+// matches implements the function matches. It caches compiled patterns, at most maxPatterns.
 func (m *meter) matches(pattern, s string) (cty.Value, error) {
 	re, ok := m.patterns[pattern]
 	if !ok {
@@ -476,7 +479,7 @@ var rangeFunc = &function.Spec{
 	},
 }
 
-// AsBool returns the result of a condition without conversion.
+// AsBool returns the result of a condition. Values of other types are an error.
 func AsBool(v cty.Value) (bool, error) {
 	if v.IsNull() {
 		return false, fmt.Errorf("the condition gives null, not true or false")
@@ -487,7 +490,7 @@ func AsBool(v cty.Value) (bool, error) {
 	return v.True(), nil
 }
 
-// asMessage returns the result of a template.
+// asMessage returns the result of a template. A value that is not a text is an error.
 func asMessage(v cty.Value) (string, error) {
 	s, err := convert.Convert(v, cty.String)
 	if err != nil || s.IsNull() {

@@ -11,11 +11,11 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// The functions in this file accept lists, sets and tuples. The library would
-// convert a tuple to a list first, in time quadratic in its length.
+// The functions in this file accept lists, sets and tuples. The library would first convert a tuple
+// to a list, which takes quadratic time.
 
-// texts returns the elements of a list as strings; numbers and booleans are
-// formatted.
+// texts returns the elements of a list as strings. Numbers and booleans are formatted; null is an
+// error.
 func texts(v cty.Value) ([]string, error) {
 	items, err := elements(v)
 	if err != nil {

@@ -24,12 +24,12 @@ const (
 	MaxSecretFile = 64 << 10
 )
 
-// Input is an environment variable or file that the configuration depends on. The
-// hash detects changes; the value is not stored.
+// Input is an environment variable or file that the configuration depends on. The hash of its value
+// detects changes; the value is not stored.
 type Input struct {
 	Kind string // "env" or "file"
 	Name string // variable, or path relative to the root
-	Hash string // of the value; empty: absent
+	Hash string // hash of the value; empty: it does not exist
 }
 
 // Inputs reads environment variables and files for expressions, each once, and records them. It is
@@ -40,17 +40,17 @@ type Inputs struct {
 	seen  map[[2]string]Input
 	files map[string]string
 	total int
-	names []string // variables of .env files
+	names []string // names of the variables in .env files
 }
 
-// Read reports whether an expression read the file with that path relative to the root.
+// Read reports whether an expression read the file with a path relative to the root.
 func (in *Inputs) Read(name string) bool {
 	_, ok := in.files[filepath.FromSlash(name)]
 	return ok
 }
 
-// NewInputs returns the inputs below a root. variables are the names of the variables of
-// .env files.
+// NewInputs returns inputs with files below root. variables are the names of the variables in .env
+// files.
 func NewInputs(root string, env func(string) (string, bool), variables ...string) *Inputs {
 	return &Inputs{root: root, env: env, names: variables, seen: map[[2]string]Input{}, files: map[string]string{}}
 }
@@ -64,7 +64,7 @@ func (in *Inputs) record(kind, name, value string, present bool) {
 	in.seen[[2]string{kind, name}] = Input{Kind: kind, Name: name, Hash: hash}
 }
 
-// List returns the sorted inputs.
+// List returns the inputs that were read, sorted.
 func (in *Inputs) List() []Input {
 	out := make([]Input, 0, len(in.seen))
 	for _, x := range in.seen {
@@ -74,7 +74,8 @@ func (in *Inputs) List() []Input {
 	return out
 }
 
-// File reads a text file below the root. A relative path is relative to dir.
+// File reads a text file below the root. A relative name is relative to dir. The error is a
+// *FunctionError.
 func (in *Inputs) File(dir, name string) (string, error) {
 	full := name
 	if !filepath.IsAbs(full) {
@@ -114,7 +115,7 @@ func (in *Inputs) File(dir, name string) (string, error) {
 	return text, nil
 }
 
-// functions returns the functions of a file: the gate functions and loadFunctions.
+// functions returns the functions for expressions in a file: the gate functions and loadFunctions.
 func (e *Evaluator) functions(s *diag.Source) map[string]function.Function {
 	if fs, ok := e.funcs[s]; ok {
 		return fs

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 )
 
-// meter counts the work of one evaluation. Once it exceeds its limit it remains
-// exceeded, even if try() catches the error. It is not safe for concurrent use.
+// meter counts the steps of one evaluation. Once it exceeds its limit, over stays set, even if
+// try() catches the error. It is not safe for concurrent use.
 type meter struct {
 	steps    int
 	over     error
@@ -77,9 +77,8 @@ func (m *meter) values(vs ...cty.Value) error {
 	return m.over
 }
 
-// metered returns a function whose arguments and result are charged to the meter.
-// The guard, if any, rejects calls whose result would be much larger than the
-// arguments.
+// metered returns a function whose arguments and result are charged to the meter. guard, if not
+// nil, rejects calls whose result would be much larger than the arguments.
 func (m *meter) metered(f *function.Spec, guard func(args []cty.Value) error) function.Function {
 	spec := *f
 	spec.Type = func(args []cty.Value) (cty.Type, error) {
@@ -106,8 +105,8 @@ func (m *meter) metered(f *function.Spec, guard func(args []cty.Value) error) fu
 	return function.New(&spec)
 }
 
-// standard returns a function of the library as a specification. Values have no
-// marks here, so marks are not handled.
+// standard returns the specification of a function of the library. Values never have marks here, so
+// marks are accepted and ignored.
 func standard(f function.Function) *function.Spec {
 	params := f.Params()
 	for i := range params {
@@ -132,8 +131,8 @@ func known(args []cty.Value) bool {
 	return true
 }
 
-// instrument charges each evaluation of a loop body and of a template part to the
-// meter. It modifies the expression, which must not be shared with another meter.
+// instrument charges each evaluation of a loop body and of a template part to the meter. It
+// modifies the expression, which must not be shared with another meter.
 func (m *meter) instrument(root hclsyntax.Node) {
 	_ = hclsyntax.VisitAll(root, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch e := n.(type) {
@@ -172,8 +171,8 @@ func (m *meter) instrument(root hclsyntax.Node) {
 	})
 }
 
-// paidExpr wraps an expression. Each evaluation costs its operators and the size
-// of its value.
+// paidExpr is an expression that is charged to the meter: each evaluation costs its operators and
+// the size of its value.
 type paidExpr struct {
 	hclsyntax.Expression
 	meter     *meter
@@ -187,8 +186,8 @@ func (m *meter) paid(e hclsyntax.Expression) hclsyntax.Expression {
 	return &paidExpr{Expression: e, meter: m, operators: 1 + operators(e)}
 }
 
-// Value implements hcl.Expression. Above the limit it returns an unknown value
-// immediately, without a diagnostic; the caller of the evaluation checks the meter.
+// Value implements hcl.Expression. Above the limit it immediately returns an unknown value without
+// a diagnostic; the caller of the evaluation must check the meter.
 func (p *paidExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	if p.meter.spend(p.operators) != nil {
 		return cty.DynamicVal, nil
@@ -200,8 +199,8 @@ func (p *paidExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// branchExpr is an arm of a conditional. The library unifies the types of both
-// arms in time quadratic in the length of a tuple or object; the cost is the same.
+// branchExpr is an arm of a conditional. The library unifies the types of both arms in time
+// quadratic in the length of a tuple or object, so its cost is quadratic too.
 type branchExpr struct {
 	hclsyntax.Expression
 	meter *meter
@@ -235,7 +234,7 @@ func (b *branchExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 
 const noDivisor = "Division by zero"
 
-// divisor rejects zero, for which the library returns infinity.
+// divisor is an expression that must not be zero. For zero the library would return infinity.
 type divisor struct{ hclsyntax.Expression }
 
 // Value implements hcl.Expression.
@@ -252,13 +251,13 @@ func (d *divisor) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
-// partExpr is one part of a template. The parts are joined after all have been
-// evaluated, so their total length is checked before.
+// partExpr is one part of a template. The library joins the parts after all have been evaluated, so
+// their total length is checked during the evaluation.
 type partExpr struct {
 	hclsyntax.Expression
 	meter  *meter
 	first  bool
-	length *int // bytes of the parts so far, shared
+	length *int // bytes of the parts so far; shared by all parts
 }
 
 func (m *meter) part(e hclsyntax.Expression, i int, length *int) hclsyntax.Expression {

@@ -6,10 +6,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// comparison returns a replacement for a comparison operator of the library; nil
-// for other operators. The library compares numbers by their decimal text, which
-// costs microseconds for a fraction, and does not charge for collections. The
-// results are equal because both sides come from decimal text or exact integers.
+// comparison returns a replacement for a comparison operator of the library; nil for other
+// operators. The library compares numbers by their decimal text, which takes microseconds for a
+// fraction, and its cost for collections is not charged. The results are the same, because both
+// operands come from decimal text or exact integers.
 func (m *meter) comparison(op *hclsyntax.Operation) *hclsyntax.Operation {
 	switch op {
 	case hclsyntax.OpGreaterThanOrEqual:

@@ -13,15 +13,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
-// Secret is a handle to a secret. It holds its location, never its value. Only
-// secret attributes accept it.
+// Secret is a handle to a secret. It has the location of the secret, never its value. Only secret
+// attributes accept it.
 type Secret struct {
 	Kind string // "env" or "file"
-	Name string // variable or path, as written
-	Path string // absolute
+	Name string // name of the variable or path, as written
+	Path string // absolute path; empty for a variable
 }
 
-// String returns the printed handle.
+// String returns the handle as text, such as "(secret env:KEY)".
 func (s Secret) String() string { return "(secret " + s.Kind + ":" + s.Name + ")" }
 
 func parseSecret(ref, dir string) (Secret, error) {
@@ -47,7 +47,8 @@ func parseSecret(ref, dir string) (Secret, error) {
 	return s, nil
 }
 
-// secretHint suggests a valid reference. It never includes other text, which may be the secret itself.
+// secretHint returns a hint with a valid reference. It includes only the name of a variable,
+// because other text may be the secret itself.
 func secretHint(ref string) string {
 	if language.IsVariableName(ref) && strings.ToUpper(ref) == ref {
 		return "write secret(" + diag.Quote("env:"+ref) + ")"
@@ -55,11 +56,12 @@ func secretHint(ref string) string {
 	return `write secret("env:NAME") or secret("file:PATH")`
 }
 
-// ErrNoSecret is wrapped by the error of Secret.Read for a secret that is missing or empty.
+// ErrNoSecret is wrapped by the error of Secret.Read for a missing or empty secret.
 var ErrNoSecret = errors.New("is missing or empty")
 
-// Read returns the value. A file must not be readable by the group or by others;
-// its final line end is removed. The error never contains the value.
+// Read returns the value of the secret. A file must not be readable by the group or by others; its
+// final line end is removed. The error wraps ErrNoSecret if the secret is missing or empty; it
+// never contains the value.
 func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 	if s.Kind == "env" {
 		v, _ := env(s.Name)
@@ -89,7 +91,7 @@ func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 	return text, nil
 }
 
-// Handle returns a key of the secret that does not depend on the file that refers to it.
+// Handle returns a text that identifies the secret, independent of the file that refers to it.
 func (s Secret) Handle() string {
 	if s.Kind == "file" {
 		return s.Kind + ":" + s.Path

@@ -22,18 +22,18 @@ const (
 type Variable struct {
 	value string
 	At    *diag.Range
-	Open  bool // other users may read the file
+	Open  bool // the file is accessible to other users
 }
 
 // envProblem is the first mistake in a line of an .env file.
 type envProblem struct {
 	typ, message, hint string
 	from, to           int
-	other              int // offset of the conflicting text, or -1
+	other              int // offset of the conflicting text; -1: none
 }
 
-// parseEnv parses an .env file, without expansion. It reports every invalid line;
-// a report never contains a value.
+// parseEnv parses an .env file without expansion. It reports every invalid line; a report never
+// contains a value.
 func parseEnv(s *diag.Source, report *diag.Collector) map[string]Variable {
 	out := map[string]Variable{}
 	add := func(p *envProblem) {
@@ -76,8 +76,8 @@ func parseEnv(s *diag.Source, report *diag.Collector) map[string]Variable {
 	return out
 }
 
-// envLine parses KEY=VALUE with an optional export before it. The key is empty if
-// the line has no variable.
+// envLine parses KEY=VALUE, optionally with export before it. The key is empty if the line has no
+// variable.
 func envLine(line string) (key, value string, p *envProblem) {
 	text := strings.TrimLeft(line, " \t")
 	if text == "" || text[0] == '#' {
@@ -109,8 +109,8 @@ func envLine(line string) (key, value string, p *envProblem) {
 	return name, value, nil
 }
 
-// envValue parses the text after the equals sign: literal in single quotes, with
-// four escapes in double quotes, otherwise up to a comment.
+// envValue parses the text after the equals sign: literal in single quotes, with four escapes in
+// double quotes, otherwise up to a comment. problem is empty if the text is valid.
 func envValue(text string) (value, problem string) {
 	if text == "" {
 		return "", ""
@@ -167,7 +167,7 @@ func doubleQuoted(text string) (value, problem string) {
 	return "", "the quote is not closed"
 }
 
-// afterQuote rejects text other than a comment after a closing quote.
+// afterQuote returns a problem unless the text after a closing quote is blank or a comment.
 func afterQuote(rest string) string {
 	if rest = strings.Trim(rest, " \t"); rest == "" || rest[0] == '#' {
 		return ""
@@ -190,7 +190,7 @@ func (g *gatherer) loadEnv(full string) {
 	}
 }
 
-// Lookup returns the value of an environment variable, and reports whether it is set. The process
+// Lookup returns the value of an environment variable, and whether it is set. The process
 // environment takes precedence over .env files.
 func (s *Set) Lookup(name string) (string, bool) {
 	if v, ok := s.env(name); ok {

@@ -28,23 +28,23 @@ const (
 // MaxIncludeDepth is the maximum depth of nested includes (HCL-016).
 const MaxIncludeDepth = 8
 
-// Options select the files of a configuration.
+// Options selects the files of a configuration.
 type Options struct {
 	// Profile overrides the environment variable FERMENT_PROFILE and
 	// ferment.profile; empty: not set.
 	Profile string
-	// Env looks up environment variables.
+	// Env looks up environment variables. It must not be nil.
 	Env func(string) (string, bool)
 }
 
 // Set holds the files of one configuration. It is not modified after Read.
 type Set struct {
 	Root      string              // directory of the configuration
-	Profile   string              // one of Profiles
+	Profile   string              // one of language.Profiles
 	Files     []*diag.Source      // in load order
 	Tree      *syntax.Node        // the merged tree; nil if no file could be read
 	Variables map[string]Variable // of .env files
-	Sources   diag.Sources        // all files that were read, also .env files
+	Sources   diag.Sources        // all files that were read, including .env files
 	env       func(string) (string, bool)
 	report    *diag.Collector
 }
@@ -54,14 +54,14 @@ type Set struct {
 type gatherer struct {
 	*Set
 	profile  string          // Options.Profile
-	real     string          // root, symbolic links resolved
-	seen     map[string]bool // files by path, symbolic links resolved
+	real     string          // root with symbolic links resolved
+	seen     map[string]bool // files that were read, by path with symbolic links resolved
 	visited  map[string]bool // directories whose .env files were read
-	under    []string        // stack of including files, symbolic links resolved
-	names    []string        // printed names of under
+	under    []string        // stack of including files, with symbolic links resolved
+	names    []string        // display names of under
 	trees    []*syntax.Node  // in load order
-	total    int             // bytes read
-	profiled []*diag.Source  // files that may contain ferment.profile
+	total    int             // number of bytes read
+	profiled []*diag.Source  // files in which ferment.profile is allowed
 }
 
 // Find returns the path of the default configuration in a directory: ferment.hcl, its JSON form, or
@@ -96,7 +96,7 @@ func Read(full string, o Options, known diag.Sources, report *diag.Collector) *S
 			g.load(full, nil)
 		}
 		if n := len(g.Files); n > 0 {
-			g.profiled = g.Files[n-1:] // included files come before it
+			g.profiled = g.Files[n-1:] // included files are before it
 		}
 		g.Profile = g.effectiveProfile()
 	}
@@ -112,11 +112,12 @@ func Read(full string, o Options, known diag.Sources, report *diag.Collector) *S
 	return g.Set
 }
 
-// ending rejects a file whose extension does not identify its format (HCL-012).
+// ending reports a file whose extension does not identify its format (HCL-012), and returns false
+// for it.
 func (g *gatherer) ending(full string) bool {
 	name := filepath.Base(full)
 	if strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json") || !disk.IsFile(full) {
-		return true // reading it reports why it is not a regular file
+		return true // reading it reports the problem
 	}
 	near := strings.TrimSuffix(name, filepath.Ext(name)) + ".hcl"
 	if filepath.Ext(name) == ".json" {
@@ -205,7 +206,7 @@ func (g *gatherer) list(dir, name string) ([]string, bool) {
 	return names, true
 }
 
-// variablesOf reads the .env files of a directory, once.
+// variablesOf reads the .env files of a directory, unless they were read before.
 func (g *gatherer) variablesOf(dir string) {
 	if g.visited[dir] {
 		return
@@ -213,7 +214,7 @@ func (g *gatherer) variablesOf(dir string) {
 	g.visited[dir] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // reported where its configuration is read
+		return // reported when the configuration in it is read
 	}
 	for _, e := range entries { // sorted
 		if isEnv(e.Name()) && !e.IsDir() {
@@ -222,7 +223,8 @@ func (g *gatherer) variablesOf(dir string) {
 	}
 }
 
-// source reads one file unless it has been read.
+// source reads one file. It returns false if the file was read before or cannot be read, which is
+// reported.
 func (g *gatherer) source(full string, most int64) (*diag.Source, bool) {
 	name := disk.PrintedName(g.Root, full)
 	real, err := filepath.EvalSymlinks(full)
@@ -339,7 +341,7 @@ func (g *gatherer) includes(root *syntax.Node) {
 	root.Blocks = rest
 }
 
-// matches returns the sorted files that an include matches.
+// matches returns the sorted paths of the files that an include matches.
 func (g *gatherer) matches(b *syntax.Node) []string {
 	pattern := b.Labels[0]
 	fail := func(typ, message, hint string) []string {
@@ -406,8 +408,8 @@ func (g *gatherer) matches(b *syntax.Node) []string {
 	return out
 }
 
-// optional reads the attribute optional of an include. It must be a literal,
-// because it is needed before the names that expressions use are known.
+// optional returns the attribute optional of an include. It must be a literal, because it is needed
+// before the names in expressions are known.
 func (g *gatherer) optional(b *syntax.Node) (value, ok bool) {
 	a, written := b.Attrs["optional"]
 	if !written {
@@ -431,7 +433,7 @@ func (g *gatherer) optional(b *syntax.Node) (value, ok bool) {
 	return out, true
 }
 
-// number numbers the files in load order, by which diagnostics are sorted.
+// number sets the Order of the files, by which diagnostics are sorted; .env files are last.
 func (g *gatherer) number() {
 	for i, s := range g.Files {
 		s.Order = i
@@ -443,8 +445,7 @@ func (g *gatherer) number() {
 	}
 }
 
-// misplacedProfile rejects ferment.profile in files whose reading depends on the
-// profile.
+// misplacedProfile reports ferment.profile in files that are read only after the profile is known.
 func (g *gatherer) misplacedProfile() {
 	for _, tree := range g.trees {
 		for _, f := range tree.Children("ferment") {
@@ -462,8 +463,8 @@ func (g *gatherer) misplacedProfile() {
 	}
 }
 
-// fileAbove returns the nearest ferment.hcl above a directory that has none. It is empty if there is none, if the
-// missing file has another name, or if its directory is missing too.
+// fileAbove returns the nearest ferment.hcl in a parent of the directory of path. It is empty if
+// there is none, if path exists or has another name, or if its directory does not exist.
 func fileAbove(name, path string) string {
 	dir := filepath.Dir(path)
 	if _, err := os.Lstat(path); name != DefaultFile || !errors.Is(err, fs.ErrNotExist) {

@@ -10,9 +10,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
-// List returns the configuration files of a directory for all profiles, without
-// included files: ferment.hcl and the files in common, local and their profile
-// directories. A directory without such files is an error.
+// List returns the paths of the configuration files of a directory for all profiles, without
+// included files: ferment.hcl and the files in common, local and their profile directories. The
+// error for a directory without such files is a *disk.ReadError.
 func List(dir string) ([]string, error) {
 	var out []string
 	for _, name := range []string{DefaultFile, DefaultFile + ".json"} {
@@ -56,8 +56,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// isConfig reports whether a name is that of a configuration file. Names that
-// begin with a dot are ignored.
+// isConfig reports whether name is the name of a configuration file. Names that begin with a dot
+// are ignored.
 func isConfig(name string) bool {
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
 }

@@ -15,8 +15,8 @@ import (
 // ProfileVariable is the environment variable that selects the profile.
 const ProfileVariable = "FERMENT_PROFILE"
 
-// effectiveProfile returns the profile: from the option, else the environment, else the
-// configuration (HCL-013).
+// effectiveProfile returns the profile of the option, else of the environment, else of the
+// configuration, else prod (HCL-013).
 func (g *gatherer) effectiveProfile() string {
 	written, fromFile := g.writtenProfile()
 	if g.profile != "" {
@@ -32,7 +32,8 @@ func (g *gatherer) effectiveProfile() string {
 	return language.ProfileProd
 }
 
-// namedProfile reports an invalid profile from the option or the environment.
+// namedProfile returns the profile with a name from the option or the environment. An invalid name
+// is reported, and prod is returned.
 func (g *gatherer) namedProfile(name, problem string) string {
 	if slices.Contains(language.Profiles(), name) {
 		return name
@@ -47,8 +48,8 @@ func (g *gatherer) namedProfile(name, problem string) string {
 	return language.ProfileProd
 }
 
-// writtenProfile reads ferment.profile before all other values. Errors in its
-// value are reported when all values are decoded.
+// writtenProfile returns ferment.profile; false if it is not set. It runs before all other values
+// are decoded; errors in the value are reported then.
 func (g *gatherer) writtenProfile() (string, bool) {
 	for _, tree := range slices.Backward(g.trees) {
 		for _, f := range tree.Children("ferment") {

@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// unread finds the files of a configuration directory that were not read.
+// unread warns about the files of a configuration directory that were not read.
 type unread struct {
 	*Set
 	lockFile string
@@ -25,15 +25,14 @@ type unread struct {
 	read     func(name string) bool
 }
 
-// WarnUnread warns about files of a configuration directory that are not read. read
-// reports whether an expression reads the file with that path relative to the root.
-// With advise it also warns about files and folders beside those that are read.
+// WarnUnread warns about files of a configuration directory that are not read. read reports whether
+// an expression reads the file with a path relative to the root. With advise it also warns about
+// files and folders beside those that are read.
 func (s *Set) WarnUnread(lockFile string, advise bool, read func(name string) bool) {
 	(&unread{Set: s, lockFile: lockFile, advise: advise, read: read}).files()
 }
 
-// files warns about files of a configuration directory that are not read because of their name or the name of
-// their folder.
+// files warns about files that are not read because of their name or the name of their folder.
 func (u *unread) files() {
 	for _, name := range u.strays() {
 		u.unreadFile(name, "", "move it into common or local, or include it: include "+diag.Quote(name)+" {}")
@@ -65,8 +64,9 @@ func (u *unread) files() {
 	}
 }
 
-// strayFolders warns about folders with configuration whose name is similar to common or local, or that of a profile:
-// profile folders belong into these two. A folder with its own ferment.hcl is another configuration.
+// strayFolders warns about folders with configuration files whose name is similar to common or
+// local, or is that of a profile, because profile folders belong into these two. A folder with its
+// own ferment.hcl is another configuration.
 func (u *unread) strayFolders() {
 	if !u.advise {
 		return
@@ -90,8 +90,8 @@ func (u *unread) strayFolders() {
 	}
 }
 
-// strays returns the files of the root that look like Ferment configuration and
-// were not read, if advice is wanted.
+// strays returns the files of the root that look like Ferment configuration and were not read; nil
+// without advise.
 func (u *unread) strays() (names []string) {
 	if !u.advise {
 		return nil
@@ -109,13 +109,13 @@ func (u *unread) strays() (names []string) {
 	return names
 }
 
-// isOurs reports whether a file contains only Ferment blocks. Other programs also use HCL, and some share the block
-// names locals and include.
+// isOurs reports whether all top-level blocks of a file are Ferment blocks. Other programs use HCL
+// too, and some have blocks named locals and include.
 func isOurs(name string, raw []byte) bool {
 	var tops []string
 	if strings.HasSuffix(name, ".json") {
 		var root map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &root) // other values have no names
+		_ = json.Unmarshal(raw, &root) // other values have no top-level names
 		tops = slices.Sorted(maps.Keys(root))
 	} else {
 		for _, m := range syntax.Opening.FindAllSubmatch(raw, -1) {
@@ -128,7 +128,7 @@ func isOurs(name string, raw []byte) bool {
 		slices.ContainsFunc(tops, func(t string) bool { return !slices.Contains(shared, t) })
 }
 
-// unreadIn returns the names of the files of a folder that were not read as configuration.
+// unreadIn returns the names of the files of a folder that were not read.
 func (u *unread) unreadIn(folder string) (names []string) {
 	entries, _ := os.ReadDir(filepath.Join(u.Root, filepath.FromSlash(folder)))
 	for _, e := range entries {

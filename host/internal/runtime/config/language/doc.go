@@ -2,13 +2,12 @@
 //
 // # Main types
 //
-// [Specification] returns the tree of all blocks. A [Block] has a label grammar,
-// attributes and nested blocks; an [Attr] has a [Type] with its range, a default
-// per profile, and the effect of a reload that changes it. The table drives
-// decoding, defaults, ranges and the reference. [ReservedAt] returns what this
-// build rejects because it lacks the feature: nothing is accepted and ignored.
-// The other functions name things: profiles, units of durations and sizes, blocks
-// and attributes in the terms of a diagnostic, and EDN names in HCL.
+// [Specification] returns the tree of all blocks. A [Block] has a label grammar, attributes and
+// nested blocks; an [Attr] has a [Type] with its range, a default per profile, and the effect of a
+// reload that changes it. The table determines decoding, defaults, ranges and the reference.
+// [ReservedAt] returns the names that this build rejects because it lacks the feature; nothing is
+// accepted and ignored. Other functions return the names of profiles, units, blocks and attributes
+// in diagnostics, and the HCL names for EDN names.
 //
 // # Concurrency
 //
@@ -16,6 +15,6 @@
 //
 // # Failure
 //
-// Only the functions that parse a duration, a size or a rate return errors; their
-// text says how to write the value.
+// Only the functions that parse a duration, a size or a rate return errors. Their text describes
+// the syntax of the value.
 package language

@@ -13,13 +13,14 @@ var (
 	qualifiedLabel = regexp.MustCompile(`^[a-z][a-z0-9.-]*/[a-z0-9*][a-z0-9.+*?!_-]*$`)
 )
 
-// IsIdentLabel reports whether a text is a name in the grammar of LabelIdent.
+// IsIdentLabel reports whether a text matches the grammar of LabelIdent.
 func IsIdentLabel(s string) bool { return identLabel.MatchString(s) }
 
-// IsQualifiedLabel reports whether a text is a name in the grammar of LabelQualified.
+// IsQualifiedLabel reports whether a text matches the grammar of LabelQualified, with at most 128
+// bytes.
 func IsQualifiedLabel(s string) bool { return qualifiedLabel.MatchString(s) && len(s) <= 128 }
 
-// LabelLike returns the valid label nearest to an invalid one; empty if there is none.
+// LabelLike returns the valid label most similar to an invalid one; empty if there is none.
 func (b *Block) LabelLike(label string) string {
 	label = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(label)), ":")
 	form := identLabel
@@ -43,11 +44,11 @@ func (b *Block) Shape() string {
 	return b.Name + ` "NAME" { ... }`
 }
 
-// Home returns a hint that names the nested block of b that accepts the attribute or block name;
-// empty if no nested block does, or if b is the root.
+// Home returns a hint that names the first nested block of b that accepts an attribute or block
+// name; empty if none does, or if b is the root.
 func (b *Block) Home(name string) string {
 	if b == Specification() {
-		return "" // not the only place
+		return "" // several blocks may accept it
 	}
 	for i := range b.Blocks {
 		if inner := &b.Blocks[i]; inner.accepts(name) {
@@ -57,13 +58,13 @@ func (b *Block) Home(name string) string {
 	return ""
 }
 
-// Elsewhere returns a hint that names the blocks, at any depth, that accept the attribute or block
+// Elsewhere returns a hint that names the blocks, at any depth, that accept an attribute or block
 // name; empty if there are none or too many.
 func Elsewhere(name string) string {
 	return belongs(name, func(b *Block) bool { return b.accepts(name) })
 }
 
-// BlockElsewhere is Elsewhere for the name of a block.
+// BlockElsewhere works like Elsewhere for the name of a block.
 func BlockElsewhere(name string) string {
 	return belongs(name, func(b *Block) bool { _, ok := b.Block(name); return ok })
 }
@@ -83,8 +84,8 @@ func belongs(name string, in func(*Block) bool) string {
 	return diag.Quote(name) + " belongs in " + strings.Join(homes, " or ")
 }
 
-// accepting returns the syntax of the block b and the blocks in it for which in is true. outer adds the blocks around
-// b.
+// accepting returns the syntax of b and of the blocks in it for which in is true. outer adds the
+// blocks around b.
 func accepting(b *Block, in func(*Block) bool, outer func(inner string) string) []string {
 	var homes []string
 	if in(b) {
@@ -106,7 +107,7 @@ func accepting(b *Block, in func(*Block) bool, outer func(inner string) string) 
 	return slices.Compact(homes)
 }
 
-// Settings returns a hint with the place for attributes that a plugin defines; empty if b has no
+// Settings returns a hint about the block for attributes that a plugin defines; empty if b has no
 // such nested block or kind is not "attribute".
 func (b *Block) Settings(kind string) string {
 	for _, inner := range b.Blocks {

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Title formats a path of block types and labels. Labels are recognized by their
-// position: in the specification a block has at most one.
+// Title returns a path of block types and labels in the form of diagnostics. Labels are recognized
+// by their position, because a block has at most one in the specification.
 func Title(path []string) string {
 	var parts []string
 	block := Specification()
@@ -30,7 +30,7 @@ func Title(path []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Subject returns an attribute as the subject of a sentence: depth in plugin "chess".
+// Subject returns an attribute as the subject of a sentence, such as: depth in plugin "chess".
 func Subject(path []string) string {
 	if len(path) < 2 {
 		return strings.Join(path, "")
@@ -41,8 +41,8 @@ func Subject(path []string) string {
 	return path[len(path)-1] + " in " + Title(path[:len(path)-1])
 }
 
-// KeyOf returns the EDN key of an HCL name: a_b is :a-b. A name that is not a keyword
-// becomes a string, unchanged.
+// KeyOf returns the EDN key of an HCL name: :a-b for a_b. A name that is not a keyword becomes a
+// string and is not changed.
 func KeyOf(name string) edn.Value {
 	k, err := edn.Keyword(strings.ReplaceAll(name, "_", "-"))
 	if err != nil {
@@ -51,7 +51,8 @@ func KeyOf(name string) edn.Value {
 	return k
 }
 
-// PartName returns a path in expression syntax, such as .limits[0].max; empty for the whole value.
+// PartName returns a path in the syntax of expressions, such as .limits[0].max; empty for the whole
+// value.
 func PartName(path []edn.Value) string {
 	var b strings.Builder
 	for _, step := range path {
@@ -64,13 +65,13 @@ func PartName(path []edn.Value) string {
 	return b.String()
 }
 
-// HCLName returns the HCL name of a keyword: a-b? is a_b. KeyOf restores neither a final
-// question mark nor an underscore.
+// HCLName returns the HCL name of a keyword: a_b for a-b?. KeyOf reverses it, except for final
+// question marks and underscores.
 func HCLName(keyword string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")
 }
 
-// ScalarText returns the text of a name, a string or a map key in expressions.
+// ScalarText returns the text of a keyword, a string or another map key in expressions.
 func ScalarText(v edn.Value) string {
 	switch v.Kind() {
 	case edn.KindString:
@@ -85,7 +86,7 @@ func ScalarText(v edn.Value) string {
 	case edn.KindChar:
 		r, _ := v.AsChar()
 		return string(r)
-	case edn.KindInst, edn.KindUUID: // the string inside the canonical literal
+	case edn.KindInst, edn.KindUUID: // the string in the canonical literal
 		s := v.String()
 		if _, inner, ok := strings.Cut(s, " "); ok {
 			return strings.Trim(inner, `"`)
@@ -97,5 +98,5 @@ func ScalarText(v edn.Value) string {
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// IsVariableName reports whether a text is the name of an environment variable.
+// IsVariableName reports whether a text is a valid name of an environment variable.
 func IsVariableName(s string) bool { return variableName.MatchString(s) }

@@ -1,7 +1,7 @@
 package language
 
-// The profiles: sets of defaults for different uses of the host (HCL-018). Prod is
-// the strictest and the default.
+// The profiles: sets of defaults for different uses of the host (HCL-018). Prod is the strictest
+// and the default.
 const (
 	ProfileProd     = "prod"
 	ProfileDev      = "dev"

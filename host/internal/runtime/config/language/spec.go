@@ -10,16 +10,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// Reload is the effect of a changed attribute when a running host reloads its
-// configuration.
+// Reload is the effect of an attribute change when a host reloads its configuration.
 type Reload byte
 
 // The effects of a reload.
 const (
-	ReloadNothing Reload = 'N' // nothing running changes
-	ReloadUse     Reload = 'U' // used from the next request, call or transition on
-	ReloadPlugin  Reload = 'P' // a new version of the plugin starts and replaces the running one
-	ReloadHost    Reload = 'H' // needs a host restart
+	ReloadNothing Reload = 'N' // no effect on what runs
+	ReloadUse     Reload = 'U' // effective from the next request, call or transition on
+	ReloadPlugin  Reload = 'P' // a new process of the plugin replaces the running one
+	ReloadHost    Reload = 'H' // effective after a restart of the host
 )
 
 // Attr is the specification of one attribute.
@@ -28,21 +27,21 @@ type Attr struct {
 	Type     Type
 	Required bool
 	Default  string // as an HCL expression; empty: none
-	// Profiles maps a profile to its default where that differs from Default,
-	// the default of prod. An empty text means no default.
+	// Profiles maps a profile to its default if that differs from Default, which is the default of
+	// prod. An empty text means no default.
 	Profiles map[string]string
-	// AsStrict are values besides the default of prod that are not weaker than it.
+	// AsStrict has values other than the default of prod that are not weaker.
 	AsStrict []string
 	Reload   Reload
 	Serves   string // requirement ids
 	Doc      string
 }
 
-// LabelKind is the grammar of a block's label.
+// LabelKind is the grammar of a label.
 type LabelKind string
 
-// The grammars of HCL-027; a pattern names files (HCL-016). The namespace of an
-// implied label is the name of its block and may be omitted.
+// The grammars of labels (HCL-027). A pattern names files (HCL-016). The namespace of an implied
+// label is the name of its block and may be omitted.
 const (
 	LabelNone      LabelKind = ""
 	LabelIdent     LabelKind = "name"
@@ -51,27 +50,26 @@ const (
 	LabelPattern   LabelKind = "pattern"
 )
 
-// Block is the specification of a block. A block without a label occurs at most
-// once in its parent.
+// Block is the specification of a block. A block without a label occurs at most once in its parent.
 type Block struct {
 	Name   string
 	Label  LabelKind
 	Doc    string
 	Attrs  []Attr
 	Blocks []Block
-	// Refers: the label is the name of something that no block declares.
+	// Refers is set if the label is the name of something that no block declares.
 	Refers bool
-	// An Open block accepts attributes of any name (locals); a Foreign block is
-	// decoded with the schema of a plugin.
+	// An Open block accepts attributes of any name (locals). A Foreign block is decoded with the
+	// schema of a plugin.
 	Open    bool
 	Foreign bool
-	// Variants replace the block for one label each, the label in Only. If there
-	// are variants, other labels are rejected.
+	// Variants replace the block for one label each, the label in Only. If there are variants,
+	// other labels are rejected.
 	Variants []Block
 	Only     string
 }
 
-// Variant returns the block specification for a label; false: the label is not allowed.
+// Variant returns the block specification for a label; false: the label is invalid.
 func (b *Block) Variant(label string) (*Block, bool) {
 	i := slices.IndexFunc(b.Variants, func(v Block) bool { return v.Only == label })
 	if i < 0 {
@@ -80,7 +78,7 @@ func (b *Block) Variant(label string) (*Block, bool) {
 	return &b.Variants[i], true
 }
 
-// Attr returns the attribute of b with that name; false if there is none.
+// Attr returns the attribute of b with a name; false if there is none.
 func (b *Block) Attr(name string) (*Attr, bool) {
 	i := slices.IndexFunc(b.Attrs, func(a Attr) bool { return a.Name == name })
 	if i < 0 {
@@ -89,7 +87,7 @@ func (b *Block) Attr(name string) (*Attr, bool) {
 	return &b.Attrs[i], true
 }
 
-// Block returns the nested block of b with that name; false if there is none.
+// Block returns the nested block of b with a name; false if there is none.
 func (b *Block) Block(name string) (*Block, bool) {
 	i := slices.IndexFunc(b.Blocks, func(x Block) bool { return x.Name == name })
 	if i < 0 {
@@ -98,8 +96,8 @@ func (b *Block) Block(name string) (*Block, bool) {
 	return &b.Blocks[i], true
 }
 
-// Names returns the sorted names of the attributes and blocks that this build
-// accepts in the block at path.
+// Names returns the sorted names of the attributes and blocks that this build accepts in the block
+// at a path.
 func (b *Block) Names(path string) []string {
 	var out []string
 	for _, a := range b.Attrs {
@@ -116,7 +114,7 @@ func (b *Block) Names(path string) []string {
 	return out
 }
 
-// Join returns the dotted path of a name below a path.
+// Join returns the path of a name below a path, with dots.
 func Join(path, name string) string {
 	if path == "" {
 		return name
@@ -140,7 +138,7 @@ const (
 	KindEnum     Kind = "word"
 	KindRef      Kind = "reference"
 	KindPath     Kind = "path"
-	KindProgram  Kind = "program"    // a path, or a name in the plugin store
+	KindProgram  Kind = "program"    // a path, or the name of an installed plugin
 	KindRun      Kind = "executable" // a path, or a name to look up in PATH
 	KindVersion  Kind = "version constraint"
 	KindSwitch   Kind = "failure"
@@ -166,17 +164,17 @@ type Type struct {
 	Elem  *Type    // element type of a list, set or map; nil: a map of any values
 	First *Type    // type of the first element of a list, if it differs from Elem
 	Enum  []string // words of KindEnum, in the order of the reference
-	// Means maps words of other programs to the member of Enum that is suggested instead.
+	// Means maps words of other programs to the member of Enum that is suggested.
 	Means map[string]string
 	Ref   string   // block type of KindRef
 	Min   *float64 // number, milliseconds of a duration, bytes, or length of a collection
 	Max   *float64
-	Zero  bool // 0 is valid below Min: it means no limit
-	Read  bool // KindPath: the content of the file is part of the configuration
-	OrMap bool // KindList: a map of such lists is valid too
+	Zero  bool // 0 is valid and means no limit, even if it is below Min
+	Read  bool // for KindPath: the content of the file is part of the configuration
+	OrMap bool // for KindList: a map of such lists is also valid
 }
 
-// Mapped returns the type of the map that a list with OrMap can be.
+// Mapped returns the type of the map that is valid for a list with OrMap.
 func (t Type) Mapped() Type {
 	t.OrMap = false
 	return Type{Kind: KindMap, Elem: &t}
@@ -187,7 +185,7 @@ func (t Type) between(low, high float64) Type {
 	return t
 }
 
-// orZero returns the type with 0 as a valid value below its minimum.
+// orZero returns the type with 0 as a valid value.
 func (t Type) orZero() Type {
 	t.Zero = true
 	return t
@@ -248,7 +246,7 @@ const (
 	tib     = 1 << 40
 )
 
-// String returns the type with its range, as shown in diagnostics and the reference.
+// String returns the type with its range in the form of diagnostics and the reference.
 func (t Type) String() string {
 	switch t.Kind {
 	case KindEnum:
@@ -302,8 +300,7 @@ func (t Type) bound(b *float64, none float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// FormatDuration returns milliseconds exactly, in the fewest units of the
-// language.
+// FormatDuration returns milliseconds exactly, with as few units as possible.
 func FormatDuration(ms int64) string {
 	if ms == 0 {
 		return "0s"
@@ -318,7 +315,7 @@ func FormatDuration(ms int64) string {
 	return b.String()
 }
 
-// FormatBytes returns a size in the largest exact binary unit.
+// FormatBytes returns a size in bytes exactly, in the largest possible binary unit.
 func FormatBytes(n int64) string {
 	for _, u := range []struct {
 		name string

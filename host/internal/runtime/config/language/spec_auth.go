@@ -10,13 +10,13 @@ var operationsBlock = Block{
 	}},
 }
 
-// accessBlock is the rule of an intent.
+// accessBlock is a rule for an intent.
 var accessBlock = Block{
 	Name: "access", Doc: "the roles that may use the intent; without attributes all that may act",
 	Attrs: ruleAttrs("AUTH-011"),
 }
 
-// authBlock configures who callers are. Callers without credentials are users in the
+// authBlock configures the identification of callers. Callers without credentials are users in the
 // profiles for development.
 var authBlock = Block{
 	Name: "auth", Doc: "identity of callers: users, tokens and their roles",
@@ -185,6 +185,5 @@ var oidcBlock = Block{
 	},
 }
 
-// sessionOperations are what tokens of sessions can do: what concerns their session,
-// and runs.
+// sessionOperations are the operations of session tokens: on their session and on runs.
 var sessionOperations = []string{"http.v1/act", "http.v1/session", "runs/answer", "runs/cancel", "runs/read"}

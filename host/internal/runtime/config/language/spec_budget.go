@@ -2,8 +2,7 @@ package language
 
 import "time"
 
-// budgetAttrs returns the attributes of a budget block of a scope; the empty
-// scope is one call.
+// budgetAttrs returns the attributes of a budget block of a scope. An empty scope means one call.
 func budgetAttrs(scope string) []Attr {
 	count := Type{Kind: KindInt}.between(1, most)
 	attrs := []Attr{

@@ -2,8 +2,8 @@ package language
 
 import "time"
 
-// scopeAttrs returns the attributes of the scope block of an effect. A scope that
-// narrows another has no defaults: it inherits the attributes that it does not set.
+// scopeAttrs returns the attributes of the scope block of an effect. A scope that narrows another
+// one has no defaults: it inherits the attributes that it does not set.
 func scopeAttrs(effect string, narrows bool) []Attr {
 	attrs := []Attr{
 		{
@@ -139,7 +139,7 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 	return attrs
 }
 
-// databaseAttrs returns what the scopes of databases have.
+// databaseAttrs returns the attributes of the scopes of databases.
 func databaseAttrs(timeout Attr, effect string) []Attr {
 	attrs := []Attr{
 		{
@@ -179,7 +179,7 @@ func scopeBlock(doc string, narrows bool) Block {
 	return b
 }
 
-// ruleAttrs returns the attributes of a rule: the roles that are required or denied (AUTH-010).
+// ruleAttrs returns the attributes of a rule: the required and the denied roles (AUTH-010).
 func ruleAttrs(serves string) []Attr {
 	roles := set(ref("role"))
 	return []Attr{

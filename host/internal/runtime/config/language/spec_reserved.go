@@ -2,22 +2,21 @@ package language
 
 import "slices"
 
-// Reserved is a block or attribute that this build rejects because it lacks the
-// feature behind it, or because the feature is configured elsewhere. Nothing is accepted
-// and ignored.
+// Reserved is a block or attribute that this build rejects, because it lacks the feature or because
+// the feature is configured elsewhere. Nothing is accepted and ignored.
 type Reserved struct {
 	path string   // block types and attribute, with dots
 	What string   // the feature, as the subject of a sentence
 	Only []string // supported values; empty: none
-	// Instead is what configures the feature, as a hint; empty if this build lacks it.
+	// Instead is a hint that names what configures the feature; empty if this build lacks it.
 	Instead string
 }
 
 // Partly reports whether some values are supported.
 func (r Reserved) Partly() bool { return len(r.Only) > 0 }
 
-// reservedTable lists everything that this build rejects. A build that gains a
-// feature removes its rows.
+// reservedTable has everything that this build rejects. A build that gets a feature removes its
+// rows.
 var reservedTable = []Reserved{
 	{path: "cluster", What: "running on several hosts"},
 	{
@@ -36,11 +35,11 @@ var reservedTable = []Reserved{
 	{path: "http.console", What: "the console"},
 }
 
-// ReservedNamespaces are the namespaces of Ferment. A label that declares a name must not use them
+// ReservedNamespaces are the namespaces of Ferment. Labels that declare a name must not use them
 // (HCL-027).
 var ReservedNamespaces = []string{"ferment", "session", "conversation"}
 
-// ReservedNamespace reports whether a namespace is one of Ferment.
+// ReservedNamespace reports whether a namespace is one of ReservedNamespaces.
 func ReservedNamespace(name string) bool { return slices.Contains(ReservedNamespaces, name) }
 
 // ReservedAt returns the reserved name at a dotted path; false if the path is not reserved.

@@ -1,6 +1,6 @@
 package language
 
-// routing are the attributes of the router block that a profile can override.
+// routing has the attributes of the router block that a profile can override.
 var routing = []Attr{
 	{
 		Name: "meta", Type: boolean, Reload: ReloadUse, Serves: "RTE-004, RTE-007",
@@ -29,7 +29,7 @@ var routing = []Attr{
 	},
 }
 
-// roleMap is a map from an intent or a capability to a prompt role.
+// roleMap is a map from intents or capabilities to prompt roles.
 var roleMap = Type{Kind: KindMap, Elem: &text}
 
 // routerBlock configures meta routing.

@@ -2,16 +2,16 @@ package language
 
 import "time"
 
-// The conversions of session variables that are bound to parts of a request.
+// coercions returns the conversions of session variables that are bound to parts of a request.
 func coercions() []string {
 	return []string{"identity", "keyword", "string", "trimmed-string", "keyword-or-string"}
 }
 
-// namespaces are those of session variables.
+// namespaces is the type of the namespaces of session variables.
 var namespaces = set(text).between(0, 256)
 
-// sessionBlock configures sessions and their variables. Its defaults are permissive
-// in the profiles for development.
+// sessionBlock configures sessions and their variables. Its defaults are permissive in the profiles
+// for development.
 var sessionBlock = Block{
 	Name: "session", Doc: "sessions and their variables",
 	Attrs: []Attr{
@@ -110,12 +110,12 @@ var sessionBlock = Block{
 	},
 }
 
-// development returns a default of the profiles for development.
+// development returns a default for the profiles for development.
 func development(def string) map[string]string {
 	return map[string]string{ProfileDev: def, ProfileTest: def}
 }
 
-// lifetimes are the attributes of a class, with defaults or with those of vars.
+// lifetimes returns the attributes of a class, with defaults or with those of vars.
 func lifetimes(def [4]string, frozen map[string]string) []Attr {
 	suffix := ""
 	if def[0] == "" {

@@ -2,7 +2,7 @@ package language
 
 import "time"
 
-// The drivers of the store, and how it syncs.
+// The drivers of the store and its sync modes.
 const (
 	StoreSQLite   = "sqlite"
 	StoreMemory   = "memory"

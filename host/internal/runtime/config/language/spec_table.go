@@ -10,13 +10,13 @@ const UnknownSuspends = "suspend"
 
 var environment = Type{Kind: KindMap, Key: &variable, Elem: &text}
 
-// Specification returns the specification of the configuration language. It
-// drives decoding, defaults, the rejection of features that the build lacks, and
-// the reference. Callers must not modify it.
+// Specification returns the specification of the configuration language. It determines decoding,
+// defaults, the rejection of features that this build lacks, and the reference. Callers must not
+// modify it.
 func Specification() *Block { return &specification }
 
-// The smallest limits with which a process can start: no runtime with an RPC server needs less memory, and the threads
-// of the host count as processes of its user.
+// The lowest limits with which a process can start: runtimes with an RPC server need this memory,
+// and the threads of the host count as processes of its user.
 const (
 	leastMemory    = 16 * mib
 	leastProcesses = 16
@@ -861,7 +861,7 @@ var intentBlock = Block{
 	},
 }
 
-// networks is the type of isolation.network, with the words that other programs use for its values.
+// networks is the type of isolation.network, with the words of other programs for its values.
 var networks = Type{
 	Kind: KindEnum,
 	Enum: []string{"none", "loopback", "ports"},

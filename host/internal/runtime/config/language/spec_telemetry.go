@@ -1,15 +1,15 @@
 package language
 
-// OTLPProtocols returns the protocols of a collector, the default first.
+// OTLPProtocols returns the protocols of a collector; the first is the default.
 func OTLPProtocols() []string { return []string{"grpc", "http"} }
 
-// LogLevels returns the levels of log lines, the most verbose first.
+// LogLevels returns the levels of log lines, beginning with the most verbose.
 func LogLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
 
 // LogModules returns the parts of the host whose log level can be set separately.
 func LogModules() []string { return []string{"host", "http", "runs", "plugin", "candidates"} }
 
-// telemetryBlock configures what a daemon reports about itself.
+// telemetryBlock configures the telemetry of a daemon.
 var telemetryBlock = Block{
 	Name: "telemetry", Doc: "what the daemon reports about itself: its log, its metrics and its traces",
 	Attrs: []Attr{

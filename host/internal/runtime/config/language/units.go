@@ -15,11 +15,11 @@ type unit struct {
 	ms   int64
 }
 
-// durationUnits are the units of durations, largest first.
+// durationUnits are the units of durations, the largest first.
 var durationUnits = []unit{{"d", 86_400_000}, {"h", 3_600_000}, {"m", 60_000}, {"s", 1000}, {"ms", 1}}
 
-// ParseDuration parses numbers with units in any order, such as "1h30m", "250ms" or
-// "1.5s", and returns milliseconds.
+// ParseDuration parses numbers with units in any order, such as "1h30m", "250ms" or "1.5s". The
+// result is in milliseconds.
 func ParseDuration(s string) (int64, error) {
 	bad := func() (int64, error) {
 		return 0, errors.New("write a duration as numbers with the units ms, s, m, h, d, as in \"1h30m\"")
@@ -57,7 +57,7 @@ func ParseDuration(s string) (int64, error) {
 	return int64(ms), nil
 }
 
-// SplitNumber splits a leading decimal number without sign or exponent from the rest.
+// SplitNumber splits a text after its leading decimal number, which has no sign or exponent.
 func SplitNumber(s string) (number, rest string) {
 	i := 0
 	for i < len(s) && (s[i] >= '0' && s[i] <= '9' || s[i] == '.') {
@@ -71,7 +71,7 @@ var byteUnits = []struct {
 	size int64
 }{{"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}}
 
-// ParseBytes parses a size such as "512KiB" or "1.5GB".
+// ParseBytes parses a size such as "512KiB" or "1.5GB". The result is in bytes.
 func ParseBytes(s string) (int64, error) {
 	bad := func() (int64, error) {
 		return 0, errors.New("write a size as a number with one of the units B, KB, MB, GB, KiB, MiB, GiB")
@@ -97,8 +97,8 @@ func ParseBytes(s string) (int64, error) {
 	return bad()
 }
 
-// ParseRate parses a rate such as "20/s" or "5/min" and returns the number of
-// events and the period in milliseconds.
+// ParseRate parses a rate such as "20/s" or "5/min". The result is a number of events and a period
+// in milliseconds.
 func ParseRate(s string) (events, periodMS int64, err error) {
 	number, word, ok := strings.Cut(s, "/")
 	n, perr := strconv.ParseInt(number, 10, 64)

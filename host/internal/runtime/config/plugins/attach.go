@@ -9,24 +9,24 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// Attachment identifies a running plugin that the host did not start.
+// Attachment is a running plugin process that the host did not start.
 type Attachment struct {
-	// File is the file that describes the running process. Each start of the
-	// plugin writes a new file, so cached descriptions are not reused.
+	// File is the file that describes the running process. Each start of the plugin writes a new
+	// file, so cached descriptions are not used again.
 	File string
 	// Command replaces the command of the plugin block.
 	Command []string
 }
 
-// attachedWait replaces all timeouts of a plugin under a debugger, which may stop
-// at a breakpoint for a long time.
+// attachedWait replaces all time limits of a plugin under a debugger, which may be stopped at a
+// breakpoint for a long time.
 const attachedWait = 24 * time.Hour
 
 // UsualStart is the default of start_timeout.
 const UsualStart = 10 * time.Second
 
-// attach uses a running plugin instead of starting the command of the block. It
-// reports a profile that does not allow this.
+// attach uses a running process instead of starting the command of the block. It reports a profile
+// that does not permit this.
 func (r *Reader) attach(s *decode.Section, p *Plugin) bool {
 	a, ok := r.Options.Attached[p.Name]
 	if !ok {
@@ -53,8 +53,8 @@ func (r *Reader) attach(s *decode.Section, p *Plugin) bool {
 	return true
 }
 
-// describeTimeout is the time limit of one description: the start_timeout of a plugin that
-// has more than the usual one.
+// describeTimeout returns the time limit of one description: a start_timeout above the default
+// replaces that of the options.
 func (r *Reader) describeTimeout(p Plugin) time.Duration {
 	switch {
 	case p.Attached != "":

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// DatabasePlugin is the name of the plugin of the database tools. It enforces the
-// scope of each call.
+// DatabasePlugin is the name of the plugin of the database tools. It enforces the scope of each
+// call.
 const DatabasePlugin = "db"
 
 // The drivers of databases.
@@ -22,7 +22,7 @@ const (
 	DriverPostgres = "postgres"
 )
 
-// connect passes the databases of the effects block to their plugin.
+// connect adds the databases of the effects block to the configuration of their plugin.
 func (r *Reader) connect(s *decode.Section, p *Plugin) {
 	var all edn.MapBuilder
 	for _, x := range s.All("db") {
@@ -45,8 +45,8 @@ func (r *Reader) connect(s *decode.Section, p *Plugin) {
 	p.Config = p.Config.AssocKey("enforcement", edn.K(s.Text("enforcement"))).AssocKey("connections", all.Map())
 }
 
-// databaseReach returns what the plugin of the database tools may reach: the
-// databases that an enabled scope names.
+// databaseReach returns what the plugin of the database tools may reach: the databases that an
+// enabled scope names.
 func (r *Reader) databaseReach(p *Plugin) plugin.DatabaseReach {
 	var reach plugin.DatabaseReach
 	if p.Description.Name != DatabasePlugin {
@@ -70,8 +70,8 @@ func (r *Reader) databaseReach(p *Plugin) plugin.DatabaseReach {
 	return reach
 }
 
-// serverReach adds the servers of a connection string. A string that cannot be
-// read is reported by the call.
+// serverReach adds the servers of a connection string. A string that cannot be read is ignored
+// here; the call reports it.
 func (r *Reader) serverReach(v decode.Value, reach *plugin.DatabaseReach) {
 	text, err := v.Secret.Read(r.Set.Lookup)
 	if err != nil {
@@ -94,8 +94,7 @@ func (r *Reader) serverReach(v decode.Value, reach *plugin.DatabaseReach) {
 	}
 }
 
-// realDir returns the directory of a file without symbolic links, as written if
-// it does not exist.
+// realDir returns the directory of a file without symbolic links; unchanged if it does not exist.
 func realDir(file string) string {
 	dir := filepath.Dir(file)
 	if real, err := filepath.EvalSymlinks(dir); err == nil {

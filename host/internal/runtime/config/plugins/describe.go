@@ -29,9 +29,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Describer returns the description of a plugin. With a nil config the
-// description is that of the unconfigured plugin, which includes its configuration
-// schema. A load calls it once per plugin and configuration.
+// Describer returns the description of a plugin. With a nil config it returns that of the
+// unconfigured plugin, which includes its configuration schema. A load calls it once per plugin and
+// configuration.
 type Describer interface {
 	Describe(ctx context.Context, p Plugin, config edn.Value) (contract.Description, error)
 }
@@ -42,8 +42,8 @@ type Hasher interface {
 	Hash(program string, files []string) (string, error)
 }
 
-// Findings is returned by a Describer if the plugin rejects a configuration that
-// fits its schema. The loader adds the places.
+// Findings is the error of a Describer if the plugin rejects a configuration that fits its schema.
+// The loader adds the places.
 type Findings []schema.Finding
 
 // Error implements error.
@@ -57,8 +57,8 @@ func (f Findings) Error() string {
 // MaxDescription is the maximum size of a plugin description in bytes.
 const MaxDescription = 1 << 20
 
-// ErrNotStarted is returned by a Describer that has no cached description and may
-// not start the plugin. The plugin is then not checked, with a warning.
+// ErrNotStarted is the error of a Describer that has no cached description and may not start the
+// plugin. The plugin is then not checked, with a warning.
 var ErrNotStarted = errors.New("the plugin was not started")
 
 // Reader reads the plugin blocks of a configuration. It is not safe for concurrent use.
@@ -68,13 +68,13 @@ type Reader struct {
 	ctx     context.Context
 	Options Options
 	Set     *files.Set
-	hashes  map[string]string // of programs
+	hashes  map[string]string // of programs and their files
 	Prints  map[string]string // keyed hashes of secrets, by handle
 	locked  locked
 	prices  *pricelist.List // nil: not read yet
 }
 
-// Read reads the lock file and describes the plugins.
+// Read reads the lock file and describes the plugins. Problems are reported to the Document.
 func Read(ctx context.Context, d *decode.Document, set *files.Set, opts Options) *Reader {
 	r := &Reader{
 		Document: d,
@@ -105,7 +105,7 @@ func Read(ctx context.Context, d *decode.Document, set *files.Set, opts Options)
 
 func (r *Reader) printer() decode.Printer { return decode.Printer{Root: r.Dir} }
 
-// plugin returns the settings of one plugin block.
+// plugin returns the settings of a plugin block.
 func (r *Reader) plugin(s *decode.Section) Plugin {
 	restart, health := s.Block("restart"), s.Block("health")
 	instances, swap := s.Block("instances"), s.Block("swap")
@@ -169,9 +169,8 @@ func (r *Reader) plugin(s *decode.Section) Plugin {
 	return p
 }
 
-// describe obtains the description of a plugin and decodes its config block with
-// the advertised schema. Without a description only the names in the block are
-// checked.
+// describe gets the description of a plugin and decodes its config block with the schema in it.
+// Without a description only the names in the block are checked.
 func (r *Reader) describe(s *decode.Section, p *Plugin) {
 	decoded := false
 	config := ConfigBlock(s)
@@ -258,8 +257,8 @@ func (r *Reader) describe(s *decode.Section, p *Plugin) {
 	r.granted(s, p)
 }
 
-// recorded sets the description that was recorded with a run. Nothing else of the plugin is
-// needed, so its keys may be missing: it is enabled although their variables are not set.
+// recorded sets the description that was recorded with a run. Nothing else of the plugin is needed,
+// so keys may be missing: it is enabled even if their variables are not set.
 func (r *Reader) recorded(s *decode.Section, p *Plugin) {
 	if config := ConfigBlock(s); config != nil {
 		r.names(config.Layers, config.Path)
@@ -276,8 +275,8 @@ func (r *Reader) recorded(s *decode.Section, p *Plugin) {
 	}
 }
 
-// usual sets the description of a plugin whose config block is invalid: the names that do not depend on the
-// configuration are still used to check references.
+// usual sets the description of a plugin whose config block is invalid. Names that do not depend on
+// the configuration are then still checked in references.
 func (r *Reader) usual(p *Plugin, bare contract.Description, at *diag.Range) {
 	p.Description = bare
 	own, err := decode.ReadPluginSchema(bare.ConfigSchema, "")
@@ -296,8 +295,8 @@ func (r *Reader) usual(p *Plugin, bare contract.Description, at *diag.Range) {
 	p.Described = len(p.Description.Capabilities) > 0
 }
 
-// Defect reports a problem with the description of a plugin. An optional plugin
-// with a defect is not started; the configuration remains usable.
+// Defect reports an error in the description of a plugin. For an optional plugin it is a warning,
+// and the plugin is not started.
 func (r *Reader) Defect(p *Plugin, d diag.Diagnostic) {
 	d.Type = "capability/invalid-metadata"
 	if p.Optional {
@@ -310,8 +309,9 @@ func (r *Reader) Defect(p *Plugin, d diag.Diagnostic) {
 	r.Report.Add(d)
 }
 
-// names reports unknown functions, locals and variables in a config block that is not decoded because its plugin is
-// disabled or was not described. Nothing is evaluated, so environment variables and secrets may be missing.
+// names reports unknown functions, locals and variables in a config block that is not decoded
+// because its plugin is disabled or was not described. Nothing is evaluated, so environment
+// variables and secrets may be missing.
 func (r *Reader) names(layers []syntax.Layer, path []string) {
 	p := syntax.PartsOf(layers, nil, diag.NewCollector(diag.Sources{}))
 	for _, name := range slices.Sorted(maps.Keys(p.Attrs)) {
@@ -391,9 +391,8 @@ var accessDenied = regexp.MustCompile(`(?i)permission denied|operation not permi
 // quotedPath matches an absolute path, in quotes or up to a blank, a colon or a comma.
 var quotedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(/[^\s'":,]+)`)
 
-// denied returns the hint for a plugin that ended because it could not read a file which its
-// isolation does not grant; empty for another reason. Without isolation, as in conform, such a
-// plugin works.
+// denied returns the hint for a plugin that ended because its isolation does not permit reading a
+// file; empty for other reasons. Without isolation, as in conform, such a plugin works.
 func (r *Reader) denied(p *Plugin, why string) string {
 	if !accessDenied.MatchString(why) || p.Isolation.Level != "" && p.Isolation.Level != confine.Strict {
 		return ""
@@ -415,7 +414,7 @@ func (r *Reader) denied(p *Plugin, why string) string {
 	return ""
 }
 
-// refused reports the findings of the plugin itself at the values that they are about.
+// refused reports the findings of the plugin at the values that they are about.
 func (r *Reader) refused(p *Plugin, found Findings) {
 	for _, f := range found {
 		path := []string{"plugin", p.Name, "config"}
@@ -437,8 +436,8 @@ func (r *Reader) refused(p *Plugin, found Findings) {
 	}
 }
 
-// absentPath rewords a plugin's diagnostic about a missing path: the plugin knows neither the original spelling nor
-// similar files nearby.
+// absentPath changes the diagnostic of a plugin about a missing path, because the plugin knows
+// neither the original spelling nor similar files.
 func (r *Reader) absentPath(p *Plugin, path []edn.Value, d diag.Diagnostic) diag.Diagnostic {
 	at, _ := p.Config.GetIn(path...)
 	name, isText := at.AsString()
@@ -490,8 +489,8 @@ func (r *Reader) accepts(s *decode.Section, p *Plugin) {
 	}
 }
 
-// BodyText returns the text of a foreign block, which is decoded only if its
-// plugin is described.
+// BodyText returns the text of a foreign block without its layout. Only the schema of its plugin
+// could decode it.
 func BodyText(n *syntax.Node) string {
 	var lines []string
 	for _, each := range n.Layers {
@@ -513,8 +512,8 @@ func BodyText(n *syntax.Node) string {
 	return strings.Join(lines, "\n")
 }
 
-// sameLayout returns a text without comments and enclosing braces and with one
-// space between tokens, so texts that differ only in layout are equal.
+// sameLayout returns a text without comments and enclosing braces and with one space between
+// tokens, so that texts that differ only in layout are equal.
 func sameLayout(text []byte) string {
 	tokens, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos) // it has been parsed before
 	var words []string

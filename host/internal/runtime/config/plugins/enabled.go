@@ -9,9 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// whyDisabled returns why a plugin is disabled; nil if its block enables it. If it
-// is disabled because environment variables are not set, the hint names them
-// (LLM-005).
+// whyDisabled returns why a plugin is disabled; nil if it is enabled. If environment variables are
+// not set, the hint names them (LLM-005).
 func (r *Reader) whyDisabled(s *decode.Section) *contract.Error {
 	if s.Flag("enabled") {
 		return nil
@@ -40,7 +39,7 @@ func (r *Reader) Unset(names []string) (out []string) {
 	return out
 }
 
-// Alternatives joins names for a sentence.
+// Alternatives joins names with commas and "or".
 func Alternatives(names []string) string {
 	last := len(names) - 1
 	if last < 1 {

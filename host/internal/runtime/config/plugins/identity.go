@@ -18,15 +18,14 @@ import (
 )
 
 // Key is a hash of the inputs of a process of the plugin: the attributes of class
-// language.ReloadPlugin, the resolved config with keyed hashes of secrets and hashes of
-// the files that it names, and the hash of the program. view.Compare reports a plugin as
-// replaced if its key changed, and Config.Answers includes it. Which processes a reload
-// of the daemon replaces does not depend on it: Supervisor.Plan of package
-// adapters/plugin decides that.
+// language.ReloadPlugin, the resolved config with keyed hashes of secrets and hashes of the files
+// that it names, and the hash of the program. view.Compare reports a plugin as replaced if its key
+// changed, and Config.Answers includes it. The daemon does not use it: Supervisor.Plan of package
+// adapters/plugin selects the processes that a reload replaces.
 func (p Plugin) Key() string { return p.key }
 
-// maxReadHash is the largest file whose content is hashed; a larger file is
-// identified by size and modification time.
+// maxReadHash is the maximum size of a file whose content is hashed. A larger file is identified by
+// size and modification time.
 const maxReadHash = 16 << 20
 
 // identify sets the key of a plugin.
@@ -52,7 +51,7 @@ func (r *Reader) identify(s *decode.Section, p *Plugin) {
 		edn.Text(p.Binary)))
 }
 
-// ofClass returns the values of a block with that reload class.
+// ofClass returns the values of a block that have a reload class.
 func (r *Reader) ofClass(s *decode.Section, class language.Reload) edn.Value {
 	var b edn.MapBuilder
 	for i := range s.Node.Spec.Attrs {
@@ -68,7 +67,8 @@ func (r *Reader) ofClass(s *decode.Section, class language.Reload) edn.Value {
 	return b.Map()
 }
 
-// hashRead returns a hash of the content of a file; empty if it is not a regular file.
+// hashRead returns a hash of the content of a file; empty if it is not a regular file or cannot be
+// read.
 func hashRead(name string) string {
 	info, err := disk.Regular(os.Stat(name))
 	switch {
@@ -92,7 +92,7 @@ func hashRead(name string) string {
 // print returns the keyed hash of a secret; empty if it was not read or the load has no key.
 func (r *Reader) print(s expression.Secret) string { return r.Prints[s.Handle()] }
 
-// ReadHash returns the hash of a file in Reads; empty for another file.
+// ReadHash returns the hash of a file in Reads; empty for other files.
 func (p *Plugin) ReadHash(name string) string { return p.hashes[name] }
 
 // fingerprint records a keyed hash of a secret.
@@ -105,8 +105,7 @@ func (r *Reader) fingerprint(s expression.Secret, text string) {
 	r.Prints[s.Handle()] = hex.EncodeToString(mac.Sum(nil))
 }
 
-// Resolved returns the config of a plugin as data: secrets are handles, and paths
-// are relative to the root.
+// Resolved returns the config of a plugin with handles for secrets and paths relative to the root.
 func (p *Plugin) Resolved(with decode.Printer) edn.Value {
 	var secrets []edn.Value
 	for _, s := range p.Secrets {
@@ -120,7 +119,7 @@ func (p *Plugin) Resolved(with decode.Printer) edn.Value {
 }
 
 // Shown returns a value of the config of a plugin for display: the handle of s if v is that secret
-// (s is nil otherwise), and files that the config names relative to the root.
+// (otherwise s is nil), and files that the config names relative to the root.
 func (p *Plugin) Shown(with decode.Printer, v edn.Value, s *expression.Secret) edn.Value {
 	if s != nil {
 		return edn.Text(with.Handle(*s))

@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// isolation reads the isolation block of a plugin (HCL-021).
+// isolation returns the isolation block of a plugin (HCL-021).
 func (r *Reader) isolation(s *decode.Section) plugin.Isolation {
 	i := plugin.Isolation{
 		Level:      confine.Level(s.Text("level")),
@@ -43,10 +43,9 @@ func (r *Reader) isolation(s *decode.Section) plugin.Isolation {
 	return i
 }
 
-// executable returns the paths of a member of exec. A bare name is a program in
-// PATH with the directory of its toolchain, if any, because such a program starts
-// others from there. The result is empty for an unknown name; the plugin reports
-// the missing program.
+// executable returns the paths that an element of exec permits. A bare name is a program in PATH
+// with the directory of its toolchain, from which it starts others. The result is empty for an
+// unknown name; the plugin reports the missing program.
 func (r *Reader) executable(name string) []string {
 	if filepath.IsAbs(name) {
 		return []string{name}
@@ -67,11 +66,10 @@ func (r *Reader) executable(name string) []string {
 	return nil
 }
 
-// systemPrefixes hold the programs of the whole machine and are not toolchains.
+// systemPrefixes are directories with the programs of the whole machine, which are not toolchains.
 var systemPrefixes = []string{"/", "/usr", "/usr/local"}
 
-// toolchain returns the directory x of a program x/bin/name, unless x is one of
-// systemPrefixes.
+// toolchain returns the directory x of a program x/bin/name; nil if x is one of systemPrefixes.
 func toolchain(program string) []string {
 	dir := filepath.Dir(program)
 	if prefix := filepath.Dir(dir); filepath.Base(dir) == "bin" && !slices.Contains(systemPrefixes, prefix) {
@@ -80,9 +78,9 @@ func toolchain(program string) []string {
 	return nil
 }
 
-// granted checks the needs of a described plugin against its isolation. A plugin
-// that cannot be started is an error in profile prod unless it is optional,
-// otherwise a warning and the plugin is not ready.
+// granted checks the needs of a described plugin against its isolation. A plugin that cannot be
+// started is an error in profile prod unless it is optional; otherwise it is a warning, and the
+// plugin is not ready.
 func (r *Reader) granted(s *decode.Section, p *Plugin) {
 	p.Isolation = p.Isolation.Reach(r.standing(p)).Databases(r.databaseReach(p))
 	for i, need := range p.Needs {
@@ -164,8 +162,8 @@ func (r *Reader) granted(s *decode.Section, p *Plugin) {
 	r.idleLimits(s, p)
 }
 
-// idleLimits reports written limits that the level of the plugin does not hold: cpu as an
-// error, because no level holds it, the others as a warning.
+// idleLimits reports limits in the block that the level of the plugin does not enforce: cpu as an
+// error, because no level enforces it, the others as a warning.
 func (r *Reader) idleLimits(s *decode.Section, p *Plugin) {
 	if p.Isolation.Level != confine.None {
 		return
@@ -195,8 +193,8 @@ func (r *Reader) idleLimits(s *decode.Section, p *Plugin) {
 	}
 }
 
-// unheld rejects a plugin whose needs and effects the machine cannot enforce
-// (FX-005). Effects without an enabled scope do not count.
+// unheld reports a plugin whose needs and effects the machine cannot restrict (FX-005). Effects
+// without an enabled scope are ignored.
 func (r *Reader) unheld(settings plugin.Settings, p *Plugin, d diag.Diagnostic) {
 	var effects []string
 	for _, scoped := range r.standing(p) {
@@ -211,8 +209,8 @@ func (r *Reader) unheld(settings plugin.Settings, p *Plugin, d diag.Diagnostic) 
 	r.Report.Add(d)
 }
 
-// idleGrants warns about grants without a matching need of the plugin: they have
-// no effect.
+// idleGrants warns about permissions that have no effect, because the plugin does not have the
+// need.
 func (r *Reader) idleGrants(s *decode.Section, p *Plugin) {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool {

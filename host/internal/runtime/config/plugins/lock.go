@@ -19,7 +19,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Options are the options of the descriptions.
+// Options are the options for reading plugin blocks.
 type Options struct {
 	Describer       Describer // nil: plugins are not described
 	DescribeTimeout time.Duration
@@ -27,9 +27,9 @@ type Options struct {
 	Key             []byte // of the secret hashes; empty: no hashes
 	Locking         lock.Mode
 	OnlyLocked      bool
-	MayStart        func(plugin string) bool // nil: none
+	MayStart        func(plugin string) bool // nil: none may
 	Attached        map[string]Attachment
-	Recorded        map[string]contract.Description // nil: programs are asked
+	Recorded        map[string]contract.Description // nil: programs are started
 	DataDir         string
 	LockFile        string
 }
@@ -47,8 +47,8 @@ func (r *Reader) lockPolicy() lock.Policy {
 	return lock.Policy{Mode: r.Options.Locking, Strict: strictProfile(r.Profile), Listed: r.Options.OnlyLocked}
 }
 
-// strictProfile reports whether a profile starts only approved programs; dev and
-// test do not.
+// strictProfile reports whether only approved programs are started in a profile; in dev and test
+// others are, too.
 func strictProfile(profile string) bool {
 	return profile != language.ProfileDev && profile != language.ProfileTest
 }
@@ -118,8 +118,8 @@ func (r *Reader) lockSource(path string) *diag.Source {
 	return s
 }
 
-// programLocked compares the program of a plugin with the lock file before it is
-// executed, and decides whether it may be started.
+// programLocked compares the program of a plugin with the lock file before it is executed, and
+// decides whether it may be started.
 func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
 	p.Startable = true
 	if r.Options.Locking == lock.Ignored || p.Attached != "" {
@@ -149,8 +149,8 @@ func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
 	p.Startable = p.Startable || r.lockPolicy().MayStart(p.Lock)
 }
 
-// unlocked reports a plugin without an entry. A missing lock file is reported
-// once, not for each plugin.
+// unlocked reports a plugin without an entry. A missing lock file is reported once, not for each
+// plugin.
 func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 	d := lock.NotLocked(p.Name)
 	out := r.lockProblem(s, d)
@@ -176,7 +176,7 @@ func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 	r.Report.Fold("no lock file", out)
 }
 
-// lockedLabel returns the label of the lock file that resembles a label most, among those
+// lockedLabel returns the label in the lock file that is most similar to a label, among those
 // without a block; empty if there is none.
 func (r *Reader) lockedLabel(label string) string {
 	var left []string
@@ -228,7 +228,7 @@ func (r *Reader) lockProblem(s *decode.Section, d lock.Difference) diag.Diagnost
 
 // Hashes are the hashes of the files that a plugin block executes.
 type Hashes struct {
-	Program string        // of the first element of command, "b3:.."
+	Program string        // of the first element of command, as "b3:..."
 	Files   []lock.Hashed // by path relative to the root
 }
 
@@ -241,8 +241,8 @@ func (h Hashes) All() []string {
 	return all
 }
 
-// LockEntry returns the lock file entry of the plugin in its current state, with
-// the hash of this platform only.
+// LockEntry returns the lock file entry for the current state of the plugin, with the hash of this
+// platform only.
 func (p Plugin) LockEntry() lock.Plugin {
 	e := lock.Plugin{
 		Name:     p.Name,
@@ -263,8 +263,7 @@ func (p Plugin) LockEntry() lock.Plugin {
 // lockedNeeds returns the needs of a plugin that require approval.
 func lockedNeeds(p Plugin) []string { return plugin.Narrowed(p.Description.Needs, p.Needs) }
 
-// lockedPorts returns the ports of a plugin's needs if a network need remains
-// after narrowing.
+// lockedPorts returns the ports of a plugin; nil if the block permits no need of the network.
 func lockedPorts(p Plugin) []uint16 {
 	needs := lockedNeeds(p)
 	if slices.Contains(needs, "net/connect") || slices.Contains(needs, "net/loopback") {
@@ -273,7 +272,7 @@ func lockedPorts(p Plugin) []uint16 {
 	return nil
 }
 
-// hashesOf sets the hashes of the files of a plugin's program.
+// hashesOf sets the hashes of the program of a plugin and of its files.
 func (r *Reader) hashesOf(p *Plugin) error {
 	program, err := r.binaryHash(p.Command[0], nil)
 	if err != nil {
@@ -293,8 +292,8 @@ func (r *Reader) hashesOf(p *Plugin) error {
 	return nil
 }
 
-// notStarted warns that a plugin is not checked, unless the reason is a lock file
-// problem that has been reported.
+// notStarted warns that a plugin is not checked, unless the reason is the lock file, which is
+// reported elsewhere.
 func (r *Reader) notStarted(s *decode.Section, p *Plugin) {
 	if p.Startable {
 		r.unchecked(s, p, "it was not started")

@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Plugin is one plugin block with its defaults and the description of the plugin.
-// It is immutable.
+// Plugin is one plugin block with its defaults and the description of the plugin. It is immutable
+// after the load.
 type Plugin struct {
 	Name    string
 	Where   string // "file:line:column" of the block
@@ -30,48 +30,46 @@ type Plugin struct {
 	StopGrace, DrainTimeout        time.Duration
 	MaxInFlight                    int // 0: the advertised limit
 	Queue                          int
-	MaxMessage                     int    // bytes; 0: the limit of the wire contract
+	MaxMessage                     int    // bytes; 0: the default of the protocol
 	Encoding                       string // "edn", "json" or empty
-	Mux                            bool   // multiplex calls over one stream
+	Mux                            bool   // concurrent calls use one stream
 	CallDepth                      int
 	LogLevel                       string
 	Restart                        Restart
 	Health                         Health
 	Instances                      Instances
 	Swap                           Swap
-	Needs                          []string // needs that the block allows; nil: all
+	Needs                          []string // needs that the block permits; nil: all
 	Operations                     []string // permitted to its calls and plans
 	Isolation                      plugin.Isolation
 
-	// Config is the resolved configuration, with nil for every secret; nil if
-	// the plugin has no configuration or was not described.
+	// Config is the resolved configuration, with nil for every secret; nil if the plugin has no
+	// configuration or was not described.
 	Config  edn.Value
 	Secrets []decode.SecretAt
 	// Reads are the files that Config names.
 	Reads []string
-	// Binary is the hash of the program and of Files, "b3:..", empty if they
-	// cannot be read.
+	// Binary is the hash of the program and of Files, as "b3:..."; empty if they cannot be read.
 	Binary string
 	Hashes Hashes
 	// Wanted is the version constraint; empty: any version.
 	Wanted string
-	// Lock compares the program with the lock file. Startable reports whether the
+	// Lock is the result of the comparison with the lock file. Startable reports whether the
 	// program may be started.
 	Lock      lock.State
 	Startable bool
-	// Description is the answer of Describe with Config; Described is false if
-	// Describe was not called or failed.
+	// Description is the result of Describe with Config. Described is false if Describe was not
+	// called or failed.
 	Description contract.Description
 	Described   bool
-	// Undescribed is why Describe was not called or failed; nil if it was not
-	// tried.
+	// Undescribed is the reason why Describe was not called or failed; nil if it was not tried.
 	Undescribed *contract.Error
-	// Unusable is the defect that keeps an optional plugin from being started;
-	// its capabilities are registered but not ready. Nil: no defect.
+	// Unusable is the reason why an optional plugin is not started, so that its capabilities are
+	// registered but not ready; nil: none.
 	Unusable *contract.Error
 
-	// Attached is the file that describes the running process of an attached
-	// plugin; empty: the host starts the plugin.
+	// Attached is the file that describes the running process of an attached plugin; empty: the
+	// host starts the plugin.
 	Attached string
 
 	env     func(string) (string, bool)
@@ -82,7 +80,7 @@ type Plugin struct {
 	hashes  map[string]string // of Reads
 }
 
-// Restart holds the restart settings of a plugin (SUP-005).
+// Restart has the restart settings of a plugin (SUP-005).
 type Restart struct {
 	Policy                      string
 	Max                         int
@@ -91,15 +89,15 @@ type Restart struct {
 	ResetAfter                  time.Duration
 }
 
-// Instances holds the process pool settings of a plugin (SUP-007).
+// Instances has the settings of the processes of a plugin (SUP-007).
 type Instances struct {
 	Min, Max, Standby int
-	IdleTTL           time.Duration // 0: never stopped
+	IdleTTL           time.Duration // 0: not stopped when idle
 	MaxCalls          int           // 0: no limit
 	Pin               string        // "none" or "session"
 }
 
-// Swap holds the settings for replacing a plugin by a new version (SUP-006).
+// Swap has the settings for replacing a plugin by a new version (SUP-006).
 type Swap struct {
 	Mode       string // "direct", "shadow" or "canary"
 	Share      float64
@@ -107,15 +105,14 @@ type Swap struct {
 	Timeout    time.Duration
 }
 
-// Health holds the health probe settings of a plugin (SUP-003).
+// Health has the settings of the health probes of a plugin (SUP-003).
 type Health struct {
 	Interval, Timeout time.Duration
 	Misses            int
 	ReadyTimeout      time.Duration
 }
 
-// Place returns the place of a part of the plugin's configuration, for problems
-// that the plugin itself reports; nil if it is unknown.
+// Place returns the place of a part of the plugin's configuration; nil if it is unknown.
 func (p Plugin) Place(path []edn.Value) *diag.Range {
 	if p.places == nil {
 		return nil
@@ -123,8 +120,8 @@ func (p Plugin) Place(path []edn.Value) *diag.Range {
 	return p.places(path)
 }
 
-// Names returns the capabilities that the configuration names in settings with
-// the unit :capability.
+// Names returns the capabilities in the settings of the configuration that have the unit
+// :capability.
 func (p *Plugin) Names() []string {
 	if p.Lowered == nil {
 		return nil

@@ -20,8 +20,8 @@ import (
 // ModelPrice is the price of one model block.
 type ModelPrice struct {
 	Plugin, Label, Model string
-	// Price is the price block of the model, or the entry of the price list, which
-	// has :listed, :source and :date.
+	// Price is the price block of the model, or the entry of the price list, which has :listed,
+	// :source and :date.
 	Price edn.Value
 }
 
@@ -46,7 +46,7 @@ func (m ModelPrice) Missing() string {
 	return fmt.Sprintf("write price { input = \"..\", output = \"..\" } or price { free = true } in the block model %s of plugin %s", diag.Quote(m.Label), diag.Quote(m.Plugin))
 }
 
-// From returns where the price comes from: unknown, list or configuration.
+// From returns the source of the price: "unknown", "list" or "configuration".
 func (m ModelPrice) From() string {
 	switch {
 	case !m.Known():
@@ -57,8 +57,8 @@ func (m ModelPrice) From() string {
 	return "configuration"
 }
 
-// Remark returns advice about a price that is unknown, or was read longer than pricelist.Stale ago;
-// empty if there is none.
+// Remark returns advice about a price that is unknown or older than pricelist.Stale; empty if there
+// is none.
 func (m ModelPrice) Remark(now time.Time) string {
 	if !m.Known() {
 		return "its price is unknown: " + m.Missing()
@@ -88,8 +88,8 @@ func (m ModelPrice) Value(now time.Time) edn.Value {
 	return v
 }
 
-// ModelPrices returns the prices of the models of a plugin by label; none if its models
-// have no prices.
+// ModelPrices returns the prices of the models of a plugin by label; nil if its models have no
+// prices.
 func (p *Plugin) ModelPrices() []ModelPrice {
 	if !p.priced {
 		return nil
@@ -112,9 +112,9 @@ func textAt(v edn.Value, key string) string {
 	return s
 }
 
-// price adds list prices to model blocks without amounts. Plugins cannot read the
-// list, which is a file of the host; the added prices are compared, cached and
-// shown like the rest of the configuration.
+// price adds prices of the list to model blocks without amounts. Plugins cannot read the list,
+// which is a file of the host. The added prices are compared, cached and shown like the rest of the
+// configuration.
 func (r *Reader) price(own *decode.PluginSchema, p *Plugin) {
 	form, ok := own.Root.At(edn.K("model"), edn.Text("label"), edn.K("price"))
 	if !ok || p.Config.Kind() != edn.KindMap {
@@ -165,8 +165,8 @@ func (r *Reader) priceList(now time.Time) pricelist.List {
 	return *r.prices
 }
 
-// vendorOf returns the vendor of a plugin configuration, by the host of its address,
-// else by its preset or provider. It is empty for the address of an unknown vendor.
+// vendorOf returns the vendor of a plugin configuration, by the host in its address, else by its
+// preset or provider; empty for the address of an unknown vendor.
 func vendorOf(list pricelist.List, config edn.Value) string {
 	if base := textAt(config, "base-url"); base != "" {
 		u, err := url.Parse(base)
@@ -178,7 +178,7 @@ func vendorOf(list pricelist.List, config edn.Value) string {
 	return cmp.Or(textAt(config, "preset"), textAt(config, "provider"))
 }
 
-// listPrice returns an entry as a price block.
+// listPrice returns an entry of the price list as a price block.
 func listPrice(e pricelist.Entry, name string) edn.Value {
 	var b edn.MapBuilder
 	for key, v := range e.Amounts() {

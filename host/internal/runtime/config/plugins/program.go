@@ -20,8 +20,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// present checks that the program and its files exist and hashes them. All missing
-// files are reported before anything is hashed.
+// present reports whether the program and its files exist, and hashes them. All missing files are
+// reported before anything is hashed.
 func (r *Reader) present(s *decode.Section, p *Plugin) bool {
 	good := r.fileOf(s, p, "command", p.Command[0], 0)
 	for i, name := range p.Files {
@@ -46,7 +46,7 @@ func (r *Reader) present(s *decode.Section, p *Plugin) bool {
 	return true
 }
 
-// fileOf reports an item of an attribute that does not name a regular file.
+// fileOf reports an element of an attribute that does not name a regular file.
 func (r *Reader) fileOf(s *decode.Section, p *Plugin, attr, name string, item int) bool {
 	_, err := disk.Regular(os.Stat(name))
 	if err == nil {
@@ -77,8 +77,8 @@ func (r *Reader) fileOf(s *decode.Section, p *Plugin, attr, name string, item in
 	return false
 }
 
-// executes reports a program that the user of the host may not execute. Its description may be cached, so the start
-// would be the first to notice.
+// executes reports a program that the user of the host may not execute. The description may be
+// cached, so the failure would otherwise be noticed only at the start.
 func (r *Reader) executes(s *decode.Section, p *Plugin, name string) bool {
 	err := unix.Access(name, unix.X_OK)
 	if err == nil {
@@ -91,8 +91,7 @@ func (r *Reader) executes(s *decode.Section, p *Plugin, name string) bool {
 	return false
 }
 
-// lacks reports a missing file of a program at the item of the attribute that
-// names it.
+// lacks reports a missing file of a program at the attribute element that names it.
 func (r *Reader) lacks(s *decode.Section, p *Plugin, attr string, item int, d diag.Diagnostic) {
 	v := s.Attrs[attr]
 	d.Type, d.Message = "config/plugin-unknown", fmt.Sprintf("plugin %s: %s", diag.Quote(p.Name), d.Message)
@@ -112,7 +111,7 @@ func (r *Reader) lacks(s *decode.Section, p *Plugin, attr string, item int, d di
 	r.leaveOut(p, d)
 }
 
-// leaveOut reports why a plugin has no description and keeps the first reason for those that look at the plugin later.
+// leaveOut reports why a plugin has no description, and keeps the first reason in Undescribed.
 func (r *Reader) leaveOut(p *Plugin, d diag.Diagnostic) {
 	if p.Undescribed == nil {
 		p.Undescribed = contract.Errorf(d.Type, "%s", d.Message).WithHint(d.Hint)
@@ -120,7 +119,7 @@ func (r *Reader) leaveOut(p *Plugin, d diag.Diagnostic) {
 	r.Report.Add(d)
 }
 
-// binaryHash hashes a program once per load, also if several plugins run it.
+// binaryHash returns the hash of a program with its files, which is calculated once per load.
 func (r *Reader) binaryHash(program string, files []string) (string, error) {
 	key := strings.Join(append([]string{program}, files...), "\x00")
 	if hash, ok := r.hashes[key]; ok {
@@ -149,7 +148,7 @@ func (r *Reader) unchecked(s *decode.Section, p *Plugin, why string) {
 	})
 }
 
-// runnable returns the printed name of a program as a word that a shell does not look up in PATH.
+// runnable returns the printed name of a program in a form that a shell does not look up in PATH.
 func (r *Reader) runnable(program string) string {
 	name := disk.PrintedName(r.Dir, program)
 	if !strings.ContainsRune(name, filepath.Separator) && filepath.IsAbs(program) {

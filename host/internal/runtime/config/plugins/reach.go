@@ -9,8 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// standing returns the enabled scopes of the effects of a plugin's capabilities, as
-// a union over the capabilities.
+// standing returns the enabled scopes for the effects of all capabilities of a plugin.
 func (r *Reader) standing(p *Plugin) policy.Scopes {
 	host := WrittenScopes(r.Root.Block("effects"))
 	var out policy.Scopes
@@ -26,8 +25,7 @@ func (r *Reader) standing(p *Plugin) policy.Scopes {
 	return out
 }
 
-// WrittenScopes returns the valid scopes of a block; invalid ones are reported
-// elsewhere.
+// WrittenScopes returns the valid scopes of a block; invalid ones are reported elsewhere.
 func WrittenScopes(s *decode.Section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.All("scope") {

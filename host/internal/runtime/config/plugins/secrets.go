@@ -13,14 +13,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// secretsOf checks that the secrets of a plugin exist, without keeping their values.
+// secretsOf checks that the secrets of a plugin exist. Their values are not kept.
 func (r *Reader) secretsOf(p *Plugin) {
 	for _, s := range p.Secrets {
 		r.SecretThere(s, "config of plugin "+diag.Quote(p.Name), []string{"plugin", p.Name, "config"})
 	}
 }
 
-// SecretThere reports a missing secret; subject is the attribute that refers to it.
+// SecretThere reports a missing secret. subject is the attribute that refers to it.
 func (r *Reader) SecretThere(s decode.SecretAt, subject string, path []string) {
 	if r.Elsewhere {
 		return
@@ -47,9 +47,8 @@ func (r *Reader) SecretThere(s decode.SecretAt, subject string, path []string) {
 	r.Report.Add(d)
 }
 
-// SecretTexts reads the secrets of the plugin. It returns a map from the path of
-// each secret in the configuration, a vector, to its text. Missing secrets are
-// omitted; the plugin reports them.
+// SecretTexts returns a map from the path of each secret in the configuration, a vector, to its
+// text. Missing secrets are omitted; the plugin reports them.
 func (p Plugin) SecretTexts() (edn.Value, error) {
 	var b edn.MapBuilder
 	for _, at := range p.Secrets {

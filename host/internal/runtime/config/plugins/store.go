@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// installed replaces store:NAME@VERSION by the path of the installed program, and
-// reports whether the program exists.
+// installed replaces store:NAME@VERSION by the path of the installed program, and reports whether
+// the program exists.
 func (r *Reader) installed(s *decode.Section, p *Plugin) bool {
 	name, version, named, err := install.ParseReference(p.Command[0])
 	if !named {

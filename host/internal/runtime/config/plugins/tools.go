@@ -6,7 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// equip passes the settings of the effects block to the plugins of the effect tools.
+// equip adds the settings of the effects block to the configuration of the plugins of the effect
+// tools.
 func (r *Reader) equip(is contract.Description, p *Plugin) {
 	if p.Config.Kind() != edn.KindMap {
 		return
@@ -48,6 +49,5 @@ func textVector(list []string) edn.Value {
 	return edn.Vector(vs...)
 }
 
-// ToolsPlugin is the name of the plugin of the effect tools. It enforces the scope
-// of each call.
+// ToolsPlugin is the name of the plugin of the effect tools. It enforces the scope of each call.
 const ToolsPlugin = "tools"

@@ -18,7 +18,7 @@ import (
 type Problem struct {
 	Line, Column    int
 	Path            []edn.Value
-	Message         string // completes "the value ..."
+	Message         string // predicate after "the value", such as "is not among :vendors"
 	Expected, Found edn.Value
 }
 
@@ -50,7 +50,7 @@ func (p Problem) Value() edn.Value {
 	return b.Map()
 }
 
-// form is the schema of a list.
+// form returns the schema of a list.
 var form = sync.OnceValue(func() *schema.Schema {
 	return schema.MustCompile(edn.MustRead(`
 [:map {:closed true}
@@ -73,8 +73,8 @@ var form = sync.OnceValue(func() *schema.Schema {
     [:via {:optional true} :string]]]]]`))
 })
 
-// Parse parses the text of a list. Prices dated after now are a problem; a zero now
-// allows every date. The list must not be used if there is a problem.
+// Parse parses the text of a list. Prices dated after now are a problem; with a zero now, every
+// date is allowed. If there are problems, the list is empty.
 func Parse(text []byte, now time.Time) (List, []Problem) {
 	v, positions, err := edn.ReadWithPositions(text, edn.WithLimits(limits))
 	var syntax *edn.SyntaxError
@@ -109,7 +109,7 @@ type checker struct {
 	problems  []Problem
 }
 
-// add reports a problem at a path, or at its nearest existing ancestor.
+// add reports a problem at the position of path, or of its nearest existing ancestor.
 func (c *checker) add(path []edn.Value, message string, expected, found edn.Value) {
 	p := Problem{Line: 1, Column: 1, Path: path, Message: message, Expected: expected, Found: found}
 	for n := len(path); n >= 0; n-- {
@@ -121,7 +121,7 @@ func (c *checker) add(path []edn.Value, message string, expected, found edn.Valu
 	c.problems = append(c.problems, p)
 }
 
-// check reports errors that the schema does not cover.
+// check reports problems that the schema cannot express.
 func (c *checker) check(l List) {
 	seen := map[string]bool{}
 	vendors := slices.Sorted(maps.Keys(l.Vendors))

@@ -21,17 +21,17 @@ import (
 // File is the name of an installed list below the data directory.
 const File = "prices.edn"
 
-// Stale is the age after which a price should be checked again.
+// Stale is the age from which a price should be checked again.
 const Stale = 180 * 24 * time.Hour
 
-// limits of a list as EDN.
+// limits are the limits of the EDN text of a list.
 var limits = edn.Limits{Bytes: 1 << 20, Depth: 8, Nodes: 100_000, String: 4 << 10}
 
 //go:embed prices.edn
 var shipped []byte
 
-// Entry is the price of models of a vendor per million tokens. Amounts are
-// decimals; nil: not stated.
+// Entry is the price of models of a vendor in USD per million tokens. Amounts are decimals; nil:
+// not stated.
 type Entry struct {
 	Vendor      string    `edn:"vendor"`
 	Models      []string  `edn:"models"`
@@ -39,12 +39,12 @@ type Entry struct {
 	CachedInput edn.Value `edn:"cached-input,omitempty"`
 	CacheWrite  edn.Value `edn:"cache-write,omitempty"`
 	Output      edn.Value `edn:"output"`
-	// UpTo is the largest input in tokens for which the price applies; 0: any.
+	// UpTo is the maximum number of input tokens for which the price applies; 0: unlimited.
 	UpTo int64 `edn:"up-to,omitempty"`
 	// Until is the last day on which the price applies; empty: unknown.
 	Until string `edn:"until,omitempty"`
-	// Date is the day on which the page of the vendor (Source) was read. Via is the
-	// record from which it was read; empty: the page itself.
+	// Date is the day on which the price page of the vendor (Source) was read. Via is the record of
+	// that page that was read; empty: the page itself.
 	Date   string `edn:"date"`
 	Source string `edn:"source"`
 	Via    string `edn:"via,omitempty"`
@@ -52,12 +52,12 @@ type Entry struct {
 
 // Vendor describes a vendor.
 type Vendor struct {
-	Hosts []string `edn:"hosts"` // of its API
+	Hosts []string `edn:"hosts"` // host names of its API
 }
 
 // List is a list of prices.
 type List struct {
-	// Origin is the file of an installed list; empty for the shipped one.
+	// Origin is the path of an installed list; empty for the shipped one.
 	Origin  string            `edn:"-"`
 	Version int               `edn:"prices/version"`
 	Money   string            `edn:"currency"`
@@ -74,9 +74,8 @@ func Shipped() List {
 	return l
 }
 
-// InForce returns the list installed in a data directory, or the shipped one if
-// there is none. If the installed list cannot be read, it returns the shipped one
-// and an error that names the file.
+// InForce returns the list installed in a data directory, or the shipped one if there is none. If
+// the installed list cannot be read, it returns the shipped one and an error that names the file.
 func InForce(dataDir string, now time.Time) (List, error) {
 	name := filepath.Join(dataDir, File)
 	l, _, err := Read(name, now)
@@ -90,7 +89,8 @@ func InForce(dataDir string, now time.Time) (List, error) {
 	return l, nil
 }
 
-// Read reads a file. If there are problems, the error is the first of them.
+// Read reads a list from a file. If the text has problems, it returns all of them, and the first
+// one as the error.
 func Read(name string, now time.Time) (List, []Problem, error) {
 	info, err := os.Stat(name)
 	var failed *fs.PathError
@@ -113,8 +113,7 @@ func Read(name string, now time.Time) (List, []Problem, error) {
 	return l, nil, nil
 }
 
-// Install atomically writes a list to a data directory and returns the path of the
-// file.
+// Install writes the list atomically to a data directory and returns the path of the file.
 func (l List) Install(dataDir string) (string, error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return "", fmt.Errorf("install price list: %w", err)
@@ -126,11 +125,11 @@ func (l List) Install(dataDir string) (string, error) {
 	return name, nil
 }
 
-// Value returns the list as EDN in the form of its file.
+// Value returns the list as an EDN map in the form of its file.
 func (l List) Value() edn.Value {
 	v, err := edn.Encode(l)
 	if err != nil {
-		panic(fmt.Sprintf("pricelist: %v", err)) // amounts come from Parse
+		panic(fmt.Sprintf("pricelist: %v", err)) // not with values from Parse
 	}
 	return v
 }
@@ -145,7 +144,7 @@ func (l List) Text() []byte {
 	return append(edn.WritePretty(l.Value(), edn.PrettyOptions{Width: 120, First: first}), '\n')
 }
 
-// VendorAt returns the vendor whose API has that host name; empty if unknown.
+// VendorAt returns the vendor whose API has the host name; empty if unknown.
 func (l List) VendorAt(host string) string {
 	for _, name := range slices.Sorted(maps.Keys(l.Vendors)) {
 		if slices.Contains(l.Vendors[name].Hosts, strings.ToLower(host)) {
@@ -158,9 +157,9 @@ func (l List) VendorAt(host string) string {
 // version matches the date suffix of a model version.
 var version = regexp.MustCompile(`^-(\d{4}-\d{2}-\d{2}|20\d{6})$`)
 
-// Find returns the price of a model of a vendor that applies at the time now; false if there is
-// none. A model name with a date suffix also matches the name without it; an exact match takes
-// precedence.
+// Find returns the price of a model of a vendor that applies at now; false if there is none. It
+// does not consider UpTo. A model name with a date suffix also matches the name without it; an
+// exact match takes precedence.
 func (l List) Find(vendor, model string, now time.Time) (Entry, bool) {
 	var dated Entry
 	found := false
@@ -180,19 +179,19 @@ func (l List) Find(vendor, model string, now time.Time) (Entry, bool) {
 	return dated, found
 }
 
-// ageOf returns the time since a day; false if the text is not a date.
+// ageOf returns the time since a day; false if date is not a date.
 func ageOf(date string, now time.Time) (time.Duration, bool) {
 	day, err := time.Parse(time.DateOnly, date)
 	return now.Sub(day), err == nil
 }
 
-// Days returns the whole days since a day; false if the text is not a date.
+// Days returns the number of whole days since a day; false if date is not a date.
 func Days(date string, now time.Time) (int, bool) {
 	age, ok := ageOf(date, now)
 	return int(age / (24 * time.Hour)), ok
 }
 
-// Changes is the difference between two lists, with models as VENDOR/MODEL.
+// Changes lists the models, as VENDOR/MODEL, that differ between two lists.
 type Changes struct{ Added, Changed, Removed []string }
 
 // Compare returns the models whose amounts differ between two lists.
@@ -224,13 +223,14 @@ func (l List) byModel() map[string]Entry {
 	return all
 }
 
-// Amounts returns the amounts of an entry by their attribute in a price block.
+// Amounts returns the amounts of an entry by the key of their attribute in a price block.
 func (e Entry) Amounts() map[string]edn.Value {
 	return map[string]edn.Value{"input": e.Input, "cached-input": e.CachedInput, "cache-write": e.CacheWrite,
 		"output": e.Output}
 }
 
-// same reports whether two entries have the same price: 1.5 is 1.50.
+// same reports whether two entries have the same price. Amounts are compared as numbers, so 1.5
+// equals 1.50.
 func (e Entry) same(other Entry) bool {
 	theirs := other.Amounts()
 	for name, v := range e.Amounts() {

@@ -12,9 +12,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Limits of the input. The parser of the library recurses without a limit, and
-// Go cannot recover from a stack overflow, so size, tokens and nesting are
-// checked before a file is parsed.
+// Limits of the input. They are checked before a file is parsed, because the parser of the library
+// recurses without a limit, and Go cannot recover from a stack overflow.
 const (
 	MaxFileBytes    = 512 << 10
 	MaxTotalBytes   = 2 << 20
@@ -28,10 +27,10 @@ const (
 	MaxExponent     = 308
 )
 
-// bound is the first position in a text that exceeds a limit.
+// bound is the first place in a text that exceeds a limit.
 type bound struct {
 	Type     string
-	From, To int // offsets in the text
+	From, To int // byte offsets in the text
 	Message  string
 	expected string
 	Hint     string
@@ -70,12 +69,11 @@ func ScanText(text []byte) *bound {
 	return nil
 }
 
-// frame is one open bracket, brace, parenthesis, template or the file itself.
-// Operators are counted per frame because each element of a list is a separate
-// expression.
+// frame is an open bracket, brace, parenthesis or template, or the file itself. Operators are
+// counted per frame, because each element of a list is a separate expression.
 type frame struct {
 	kind         hclsyntax.TokenType
-	items        bool // commas and line ends separate expressions here
+	items        bool // commas and line ends separate expressions
 	block        bool
 	operators    int
 	conditionals int
@@ -83,15 +81,15 @@ type frame struct {
 
 type scanner struct {
 	stack      []frame
-	directives []int // open %{ if } and %{ for } per template, innermost last
+	directives []int // open %{ if } and %{ for } of each template, innermost last
 	depth      int
 	unary      int
 	prev       hclsyntax.TokenType
 	control    bool // the last token opened a template directive
 }
 
-// scanTokens returns the first token that exceeds a limit on nesting, operators
-// or numbers.
+// scanTokens returns the first token that exceeds a limit on tokens, nesting, operators or numbers;
+// nil if there is none.
 func scanTokens(tokens hclsyntax.Tokens) *bound {
 	if len(tokens) > MaxTokens {
 		t := tokens[MaxTokens]
@@ -208,8 +206,8 @@ var opener = map[hclsyntax.TokenType][]hclsyntax.TokenType{
 	hclsyntax.TokenCHeredoc:       {hclsyntax.TokenOHeredoc},
 }
 
-// close removes the innermost frame if the closing token matches it. The parser
-// reports a closing token without a match.
+// close removes the innermost frame if the closing token matches it. The parser reports closing
+// tokens without a match.
 func (s *scanner) close(t hclsyntax.Token) {
 	kind := s.top().kind
 	fits := false
@@ -229,8 +227,7 @@ func (s *scanner) close(t hclsyntax.Token) {
 	}
 }
 
-// directive follows %{ if } and %{ for }, which nest inside one template
-// without any bracket that stays open.
+// directive counts %{ if } and %{ for }, which nest inside one template without an open bracket.
 func (s *scanner) directive(t hclsyntax.Token) *bound {
 	if len(s.directives) == 0 {
 		return nil
@@ -280,7 +277,7 @@ func binary(t hclsyntax.TokenType) bool {
 	return false
 }
 
-// number rejects literals that the library would round or expand.
+// number rejects numbers that the library would round or expand.
 func number(t hclsyntax.Token) *bound {
 	digits, exponent := 0, ""
 	for i, c := range t.Bytes {
@@ -308,12 +305,12 @@ func number(t hclsyntax.Token) *bound {
 	return b
 }
 
-// firstLook is the length of the prefix that is tokenized first. Hostile input
-// usually exceeds a limit early, and half a million tokens cost time and memory.
+// firstLook is the length in bytes of the prefix that is tokenized first. Hostile input usually
+// exceeds a limit early, and tokenizing a large file needs time and memory.
 const firstLook = 64 << 10
 
-// Parse parses one file of native syntax within the limits. The body is never
-// nil; after syntax errors it holds the part that was parsed.
+// Parse parses a file in native syntax within the limits. The body is never nil; after syntax
+// errors it has the part that was parsed.
 func Parse(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	if !harmless(s.Text) || ScanText(s.Text) != nil {
 		body, _ := ParseTokens(s, report)
@@ -322,7 +319,8 @@ func Parse(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	return parseBody(s, report)
 }
 
-// ParseTokens is Parse and also returns the tokens of the file; nil if the file exceeds a limit.
+// ParseTokens works like Parse and also returns the tokens of the file; nil if the file exceeds a
+// limit.
 func ParseTokens(s *diag.Source, report *diag.Collector) (*hclsyntax.Body, hclsyntax.Tokens) {
 	if b := ScanText(s.Text); b != nil {
 		reportBound(report, s, b)

@@ -2,12 +2,11 @@
 //
 // # Main types
 //
-// [Parse] parses a file in native syntax, [ParseJSON] one in JSON. A [Grower]
-// builds the tree of a file: a [Node] per block, with attributes whose expressions
-// are not evaluated. It rejects names that the specification does not have.
-// [Merge] combines two trees of the same block; an [Attribute] keeps the ones that
-// it overrides. [PartsOf] merges the layers of a block with the schema of a
-// plugin.
+// [Parse] parses a file in native syntax, [ParseJSON] one in JSON. [Tree] returns the tree of a
+// parsed file: a [Node] per block, with attributes whose expressions are not evaluated. It reports
+// names that the specification does not have. [Merge] combines two trees of the same block; an
+// [Attribute] keeps the ones that it overrides. [PartsOf] merges the layers of a block with the
+// schema of a plugin.
 //
 // # Concurrency
 //
@@ -15,7 +14,7 @@
 //
 // # Failure
 //
-// Problems are reported to the [diag.Collector]; the returned tree holds the valid
-// part of a file. Input limits are checked before parsing, because the parser of
-// the library recurses without a limit.
+// Problems are reported to the [diag.Collector]; the returned tree has the valid part of a file.
+// Input limits are checked before parsing, because the parser of the library recurses without a
+// limit.
 package syntax

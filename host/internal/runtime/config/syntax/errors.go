@@ -19,8 +19,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reportSyntax reports the diagnostics of the library. The body, if given, is used to show the first of two attributes
-// with one name.
+// reportSyntax reports the diagnostics of the library. body, if not nil, is used to find the first
+// of two attributes with the same name.
 func reportSyntax(c *diag.Collector, s *diag.Source, body *hclsyntax.Body, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		out := diag.Diagnostic{Type: "config/syntax", Message: Sentence(d)}
@@ -47,7 +47,7 @@ func reportSyntax(c *diag.Collector, s *diag.Source, body *hclsyntax.Body, diags
 	}
 }
 
-// Diagnostic summaries of the library with special handling.
+// Diagnostic summaries of the library that are handled specially.
 const (
 	redefinition  = "Attribute redefined"
 	needsBlock    = "Argument or block definition required"
@@ -58,8 +58,8 @@ const (
 	noLabel       = "Missing block label"
 )
 
-// culprit returns the place of a mistake. The parser reports a missing separator or bracket at the end of a line on the
-// next line, and an open string at the end of the file.
+// culprit returns the place of a mistake. The parser reports a missing separator or bracket at the
+// end of a line on the next line, and an open string at the end of the file.
 func culprit(s *diag.Source, d *hcl.Diagnostic) *diag.Range {
 	from, to := d.Subject.Start.Byte, d.Subject.End.Byte
 	if d.Summary == unclosedText && d.Context != nil {
@@ -74,10 +74,10 @@ func culprit(s *diag.Source, d *hcl.Diagnostic) *diag.Range {
 	return s.Span(from, to)
 }
 
-// slip is a common syntax mistake, recognized by the text at which the parser failed.
+// slip is a common syntax mistake. It is recognized by the text at which the parser failed.
 type slip struct {
 	begins        *regexp.Regexp
-	expected      string // what the parser expected there; empty: anything
+	expected      string // what the parser expected; empty: anything
 	message, hint string // empty: those of grammar
 }
 
@@ -184,7 +184,7 @@ const (
 	jsonBlock = `"BLOCK": {"NAME": {...}} for a block with a label, "BLOCK": {...} for another`
 )
 
-// production is the input that the parser expected, and the message of an error there.
+// production is the input that the parser expected, with the message for an error there.
 type production struct {
 	expected string
 	message  string // empty: that of the library
@@ -246,7 +246,7 @@ var grammar = map[string]production{
 	"Invalid escape sequence": {expected: `one of \n \t \" \\ \uXXXX`},
 }
 
-// parsePart parses a part of the file; ranges are those of the whole file.
+// parsePart parses a part of a file. Ranges are those of the whole file.
 func parsePart(s *diag.Source, from, to int) (*hclsyntax.Body, hcl.Diagnostics) {
 	at := s.Position(from)
 	start := hcl.Pos{Line: at.Line, Column: at.Column, Byte: from}
@@ -257,7 +257,8 @@ func parsePart(s *diag.Source, from, to int) (*hclsyntax.Body, hcl.Diagnostics) 
 	return emptyBody(s), diags
 }
 
-// misread returns the first diagnostic after which the parsed tree is unreliable; nil if there is none.
+// misread returns the first diagnostic after which the parsed tree is unreliable; nil if there is
+// none.
 func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Summary != redefinition {
@@ -267,9 +268,10 @@ func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 	return nil
 }
 
-// recoverBlocks parses a file with syntax errors block by block: a line that begins with a block type starts a piece.
-// Each invalid piece is one error and poisons its block. Otherwise a block with a missing brace would include
-// everything after it. A heredoc without an end does include everything after it.
+// recoverBlocks parses a file with syntax errors block by block. A line that begins with a block
+// type starts a piece, and each invalid piece is one error and poisons its block; otherwise a block
+// with a missing brace would include everything after it. A heredoc without an end includes
+// everything after it.
 func recoverBlocks(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	out := emptyBody(s)
 	out.SrcRange.End.Byte = len(s.Text)
@@ -301,8 +303,8 @@ func recoverBlocks(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	return out
 }
 
-// openHeredoc returns the place of the << whose heredoc does not end before the file does; nil if there is none. A
-// heredoc with an open ${ has another mistake.
+// openHeredoc returns the place of the << of a heredoc that has no end; nil if there is none. A
+// heredoc with an open ${ has a different error.
 func openHeredoc(s *diag.Source) *hcl.Range {
 	tokens, _ := hclsyntax.LexConfig(s.Text, s.Name, hcl.InitialPos)
 	var open []hclsyntax.Token
@@ -320,7 +322,8 @@ func openHeredoc(s *diag.Source) *hcl.Range {
 	return &open[len(open)-1].Range
 }
 
-// reportHeredoc reports a heredoc that does not end. The rest of the file is its text, so any block may be in it.
+// reportHeredoc reports a heredoc without an end. The rest of the file is its text, so any block
+// may be in it.
 func reportHeredoc(s *diag.Source, report *diag.Collector, at *hcl.Range) {
 	opening := bytes.TrimRight(at.SliceBytes(s.Text), "\r\n")
 	marker := string(bytes.TrimSpace(bytes.TrimLeft(opening, "<-")))
@@ -334,10 +337,10 @@ func reportHeredoc(s *diag.Source, report *diag.Collector, at *hcl.Range) {
 	})
 }
 
-// Opening matches the start of a block at the start of a line.
+// Opening matches the beginning of a block at the beginning of a line.
 var Opening = regexp.MustCompile(`(?m)^([A-Za-z_]+)(?:[ \t]+"([^"\n]*)"?)?`)
 
-// cuts returns the offsets of the lines that begin a block, and the start of the file.
+// cuts returns the offset 0 and those of the lines that begin a block.
 func cuts(s *diag.Source) []int {
 	out := []int{0}
 	for _, at := range Opening.FindAllSubmatchIndex(s.Text, -1) {
@@ -348,7 +351,8 @@ func cuts(s *diag.Source) []int {
 	return out
 }
 
-// topLevel returns the block type that a word at the start of a line means, even if misspelt.
+// topLevel returns the block type that a word at the beginning of a line names, even if misspelled;
+// empty if there is none.
 func topLevel(word string) string {
 	names := language.Specification().Names("")
 	if slices.Contains(names, word) {
@@ -357,7 +361,7 @@ func topLevel(word string) string {
 	return diag.Nearest(word, names)
 }
 
-// opens returns the type and label of the block at the start of a piece.
+// opens returns the type and label of the block at the beginning of a piece.
 func opens(s *diag.Source, from int) (block, label string) {
 	rest := s.Text[from:]
 	if m := Opening.FindSubmatchIndex(rest); m != nil {
@@ -385,8 +389,8 @@ func redefined(s *diag.Source, body *hclsyntax.Body, d *hcl.Diagnostic, out diag
 	return out
 }
 
-// attributeIn returns the attribute with that name in the innermost body around an
-// offset.
+// attributeIn returns the attribute with a name in the innermost body around an offset; nil if
+// there is none.
 func attributeIn(body *hclsyntax.Body, name string, offset int) *hclsyntax.Attribute {
 	for body != nil {
 		inner := (*hclsyntax.Body)(nil)
@@ -403,7 +407,7 @@ func attributeIn(body *hclsyntax.Body, name string, offset int) *hclsyntax.Attri
 	return nil
 }
 
-// Sentence returns a diagnostic of the library in our form: summary and detail, in
+// Sentence returns a diagnostic of the library in the form of this program: summary and detail, in
 // lower case, without a final period.
 func Sentence(d *hcl.Diagnostic) string {
 	detail := strings.TrimSuffix(strings.Join(strings.Fields(d.Detail), " "), ".")

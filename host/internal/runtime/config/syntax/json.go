@@ -13,8 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// ParseJSON parses one JSON file within the limits (HCL-012). The body is never
-// nil.
+// ParseJSON parses a file in JSON within the limits (HCL-012). The body is never nil.
 func ParseJSON(s *diag.Source, report *diag.Collector) hcl.Body {
 	empty := hcl.EmptyBody()
 	b := ScanText(s.Text)
@@ -34,9 +33,9 @@ func ParseJSON(s *diag.Source, report *diag.Collector) hcl.Body {
 	return file.Body
 }
 
-// native converts a JSON expression to native syntax, so that the same checks and
-// the same meter apply to both. A string is a template; an object key that is an
-// identifier is treated like an unquoted key.
+// native converts a JSON expression to native syntax, so that the same checks and the same meter
+// apply to both. A string is a template; an object key that is an identifier is handled like an
+// unquoted key.
 func (g *grower) native(e hcl.Expression) hcl.Expression {
 	if _, ok := e.(hclsyntax.Expression); ok {
 		return e
@@ -78,8 +77,7 @@ func (g *grower) jsonKey(e hcl.Expression) hclsyntax.Expression {
 	return &hclsyntax.ObjectConsKeyExpr{Wrapped: g.template(text, e.Range())}
 }
 
-// template parses the text of a JSON string. Its positions are exact up to the
-// first escape.
+// template parses the text of a JSON string. Positions are exact up to its first escape.
 func (g *grower) template(text string, at hcl.Range) hclsyntax.Expression {
 	literal := &hclsyntax.LiteralValueExpr{Val: cty.StringVal(text), SrcRange: at}
 	source := nativeQuoted(text)
@@ -106,7 +104,7 @@ func (g *grower) template(text string, at hcl.Range) hclsyntax.Expression {
 	return expr
 }
 
-// nativeQuoted returns a template as a quoted string of native syntax.
+// nativeQuoted returns a template as a quoted string in native syntax.
 func nativeQuoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -134,7 +132,7 @@ func nativeQuoted(text string) string {
 
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\x00", `\u0000`)
 
-// jsonStrangers reports names of a JSON block that the specification lacks.
+// jsonStrangers reports names in a JSON block that the specification does not have.
 func (g *grower) jsonStrangers(n *Node, rest hcl.Body) {
 	attrs, diags := rest.JustAttributes()
 	reportSyntax(g.report, g.source, nil, diags)

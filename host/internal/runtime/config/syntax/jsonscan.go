@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// jsonState is the set of tokens that the scanner accepts next.
+// jsonState determines which tokens the scanner accepts next.
 type jsonState int
 
 const (
@@ -31,7 +31,7 @@ const (
 	jsonEnd                     // end of the file
 )
 
-// jsonExpected describes what each state accepts.
+// jsonExpected describes the tokens that a state accepts.
 var jsonExpected = map[jsonState]string{
 	jsonRoot:   `one object: {"NAME": VALUE}`,
 	jsonFirst:  `"NAME": VALUE, or the closing }`,
@@ -47,24 +47,25 @@ var jsonExpected = map[jsonState]string{
 
 const jsonAnyValue = `a value: "text", a number, true, false, null, [...] or {...}`
 
-// jsonFrame is one open array or object.
+// jsonFrame is an open array or object.
 type jsonFrame struct {
-	open  int // offset of its bracket
+	open  int // byte offset of its bracket
 	array bool
 	keys  map[string]bool
 }
 
-// jsonScanner finds the first mistake in a JSON object. It is used once.
+// jsonScanner finds the first error in a JSON text. It can be used once.
 type jsonScanner struct {
 	text     []byte
 	from, to int // of the current token
-	before   int // end of the token before it
+	before   int // end of the previous token
 	state    jsonState
 	stack    []jsonFrame
 }
 
-// scanJSON returns the first place where a text is not a JSON object, repeats a key, or exceeds a limit. The parser of
-// the library continues after a mistake and would also report its consequences.
+// scanJSON returns the first place where a text is not a JSON object, repeats a key, or exceeds a
+// limit; nil if there is none. The parser of the library continues after an error and would also
+// report its consequences.
 func scanJSON(text []byte) *bound {
 	s := &jsonScanner{text: text}
 	for n := 0; ; n++ {
@@ -170,7 +171,8 @@ func (s *jsonScanner) token() *bound {
 	return s.wrong()
 }
 
-// behind processes the token after a value: a comma, which leads to next, or the closing bracket.
+// behind processes the token after a value: a comma, after which the state is next, or the closing
+// bracket.
 func (s *jsonScanner) behind(c byte, next jsonState, closing byte) *bound {
 	switch c {
 	case ',':

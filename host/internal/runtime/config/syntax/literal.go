@@ -10,8 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// Literal returns the value of a literal expression without evaluating it; false if the expression
-// is not a literal.
+// Literal returns the value of a literal expression; false if the expression is not a literal.
 func Literal(expr hcl.Expression) (cty.Value, bool) {
 	switch e := expr.(type) {
 	case *hclsyntax.LiteralValueExpr:
@@ -31,7 +30,7 @@ func IsNull(expr hcl.Expression) bool {
 	return ok && v.IsNull()
 }
 
-// LiteralKey returns the literal key of an object entry; false if the key is computed.
+// LiteralKey returns the key of an object entry; false if the key is computed.
 func LiteralKey(expr hcl.Expression) (string, bool) {
 	if word := hcl.ExprAsKeyword(expr); word != "" {
 		return word, true
@@ -47,7 +46,7 @@ func LiteralKey(expr hcl.Expression) (string, bool) {
 	return AsText(v)
 }
 
-// WrittenKeys returns the literal keys of an object.
+// WrittenKeys returns the keys of an object that are not computed.
 func WrittenKeys(w ExprIn) []string {
 	entries, _ := hcl.ExprMap(w.Expr)
 	var out []string
@@ -59,20 +58,20 @@ func WrittenKeys(w ExprIn) []string {
 	return out
 }
 
-// ExprIn is an expression and its file.
+// ExprIn is an expression with its file.
 type ExprIn struct {
 	Expr   hcl.Expression
 	Source *diag.Source
 }
 
-// AsObject reports whether an expression is an object literal.
+// AsObject reports whether the expression is an object literal.
 func (w ExprIn) AsObject() bool {
 	_, diags := hcl.ExprMap(w.Expr)
 	return !diags.HasErrors()
 }
 
-// Objects returns the effective layers of a map attribute: consecutive object
-// literals merge by key, any other expression replaces the earlier layers.
+// Objects returns the layers of a map attribute that take effect: successive object literals are
+// merged by key, any other expression replaces the earlier layers.
 func (a *Attribute) Objects() []ExprIn {
 	all := a.Stack()
 	out := make([]ExprIn, 0, len(all))
@@ -90,7 +89,7 @@ func (a *Attribute) Objects() []ExprIn {
 	return out
 }
 
-// AsText returns the string in v. The result is false if v is null, unknown or not a string.
+// AsText returns the string in v; false if v is null, unknown or not a string.
 func AsText(v cty.Value) (string, bool) {
 	if v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
 		return "", false

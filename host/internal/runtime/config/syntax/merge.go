@@ -7,9 +7,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// Merge combines two trees of the same block, b over a (HCL-014). Neither is
-// modified. Attributes keep the ones that they override, and conflicts are
-// resolved only after the last merge, so the operation is associative.
+// Merge combines two trees of the same block; b overrides a (HCL-014). Neither is modified.
+// Attributes keep the ones that they override, and conflicts are resolved only after the last
+// merge, so the operation is associative.
 func Merge(a, b *Node) *Node {
 	out := *a
 	out.Damaged = a.Damaged || b.Damaged
@@ -39,21 +39,22 @@ func Merge(a, b *Node) *Node {
 	return &out
 }
 
-// over returns the attribute with an earlier one of that name below it.
+// over returns the attribute, which overrides an earlier one of the same name.
 func (a *Attribute) over(earlier *Attribute) *Attribute {
 	out := *a
 	out.Under = append(earlier.Stack(), a.Under...)
 	return &out
 }
 
-// Stack returns the attribute and those that it overrides, weakest first.
+// Stack returns the attribute, without its Under, after those that it overrides; the weakest is the
+// first one.
 func (a *Attribute) Stack() []*Attribute {
 	bare := *a
 	bare.Under = nil
 	return append(slices.Clone(a.Under), &bare)
 }
 
-// Overwritten is a value that a stronger file replaced.
+// Overwritten is a value that a later file overrides.
 type Overwritten struct {
 	At   *diag.Range
 	Text string // source text

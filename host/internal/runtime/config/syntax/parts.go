@@ -12,14 +12,13 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Parts are the merged attributes and blocks of a block with the schema of a
-// plugin (HCL-014).
+// Parts are the merged attributes and blocks of a block with the schema of a plugin (HCL-014).
 type Parts struct {
 	Attrs  map[string]*Attribute
 	Blocks map[string][]*Piece // by type, in the order of first appearance
 }
 
-// Piece is one nested block of a Parts, merged from all layers.
+// Piece is a nested block in Parts, merged from all layers.
 type Piece struct {
 	spot
 	Labels []string
@@ -33,8 +32,8 @@ func (p spot) At() *diag.Range { return p.Source.Range(p.header) }
 // At returns the place of the name.
 func (a *Attribute) At() *diag.Range { return a.Source.Range(a.NameRange) }
 
-// PartsOf merges the layers of a block. The schema determines which JSON names are
-// blocks; without a schema all are attributes.
+// PartsOf merges the layers of a block. The schema determines which JSON names are blocks; without
+// a schema all are attributes.
 func PartsOf(layers []Layer, s *schema.Schema, report *diag.Collector) Parts {
 	p := Parts{Attrs: map[string]*Attribute{}, Blocks: map[string][]*Piece{}}
 	for _, l := range layers {
@@ -64,7 +63,7 @@ func (p Parts) set(a *Attribute) {
 	p.Attrs[a.Name] = a
 }
 
-// add adds a block; seen holds the blocks of the same layer.
+// add adds a block. seen has the blocks of the same layer.
 func (p Parts) add(name string, labels []string, l Layer, seen map[string]bool) {
 	id := name + "\x00" + strings.Join(labels, "\x00")
 	i := slices.IndexFunc(p.Blocks[name], func(b *Piece) bool { return slices.Equal(b.Labels, labels) })
@@ -79,8 +78,8 @@ func (p Parts) add(name string, labels []string, l Layer, seen map[string]bool) 
 	seen[id] = true
 }
 
-// json reads a JSON layer with the schema, because a JSON object may be a block or
-// a value (HCL-036).
+// json reads a JSON layer with the schema, because a JSON object may be a block or a value
+// (HCL-036).
 func (p Parts) json(l Layer, s *schema.Schema, report *diag.Collector) {
 	wanted := &hcl.BodySchema{}
 	for _, e := range EntriesOf(s) {
@@ -107,7 +106,7 @@ func (p Parts) json(l Layer, s *schema.Schema, report *diag.Collector) {
 // LabelNames are the names of the labels of a block in the reference.
 var LabelNames = []string{"name", "name 2"}
 
-// EntriesOf returns the entries of a map schema. s may be nil.
+// EntriesOf returns the entries of a map schema; s may be nil.
 func EntriesOf(s *schema.Schema) []schema.Entry {
 	if s == nil {
 		return nil

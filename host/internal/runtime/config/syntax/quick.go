@@ -1,12 +1,11 @@
 package syntax
 
-// harmless reports whether a text is certainly within all limits of scanTokens. It
-// scans the bytes once, which is much cheaper than tokenizing. It returns false for
-// constructs that it cannot judge (templates with expressions, heredocs, block
-// comments, strings that do not end on their line) and overcounts operators; the
-// caller then checks the tokens.
+// harmless reports whether a text is certainly within all limits of scanTokens. It reads the bytes
+// once, which is much faster than tokenizing. It returns false for what it cannot decide (templates
+// with expressions, heredocs, block comments, strings that do not end on their line) and may count
+// too many operators; the caller then checks the tokens.
 func harmless(text []byte) bool {
-	if len(text) > MaxTokens { // there are at most as many tokens as bytes, and one at the end
+	if len(text) > MaxTokens { // each token but the last has at least one byte
 		return false
 	}
 	p := quickReader{text: text}
@@ -19,8 +18,7 @@ func harmless(text []byte) bool {
 	return p.depth == 0
 }
 
-// quickReader scans a text of words, brackets, operators and strings without
-// expressions.
+// quickReader scans a text of words, brackets, operators and strings without expressions.
 type quickReader struct {
 	text   []byte
 	at     int
@@ -35,7 +33,7 @@ type quickFrame struct {
 	operators, conditionals int
 }
 
-// step scans a token or white space; false: the result is undecided.
+// step scans a token or white space; false if the result is undecided.
 func (p *quickReader) step() bool {
 	c := p.text[p.at]
 	f := &p.frames[p.depth]
@@ -113,7 +111,7 @@ func (p *quickReader) comment() {
 	p.at = min(p.at+1, len(p.text))
 }
 
-// quoted scans a string without expressions that ends on its line.
+// quoted scans a string without expressions that ends on its line; false if it is not one.
 func (p *quickReader) quoted() bool {
 	for p.at++; p.at < len(p.text); p.at++ {
 		switch p.text[p.at] {
@@ -122,7 +120,7 @@ func (p *quickReader) quoted() bool {
 			return true
 		case '\n', '\r':
 			return false
-		case '$', '%': // an expression, or a case for the library
+		case '$', '%': // an expression, or undecided
 			if c := p.next(); c != ' ' && !letter(c) && !digit(c) {
 				return false
 			}
@@ -136,7 +134,7 @@ func (p *quickReader) quoted() bool {
 	return false
 }
 
-// word scans a name, or a number without an exponent.
+// word scans a name, or a number without an exponent; false if it is neither.
 func (p *quickReader) word(c byte) bool {
 	if digit(c) {
 		digits := p.digits()

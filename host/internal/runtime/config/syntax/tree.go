@@ -14,20 +14,20 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Attribute is an attribute of a file before evaluation. Its source is the base of
-// relative paths.
+// Attribute is an attribute of a file before evaluation. Relative paths in it refer to the
+// directory of Source.
 type Attribute struct {
 	Spec      *language.Attr // nil in an open block
 	Name      string
 	Expr      hcl.Expression
 	NameRange hcl.Range // of the name
 	Source    *diag.Source
-	// Under holds the overridden attributes, weakest first.
+	// Under has the overridden attributes, the weakest first.
 	Under []*Attribute
 }
 
-// Node is a block of the configuration before evaluation. Files are merged as
-// trees because a local of one file is visible in all.
+// Node is a block of the configuration before evaluation. Files are merged before they are
+// evaluated, because locals of one file are visible in all.
 type Node struct {
 	Spec   *language.Block
 	Path   []string // block types and labels from the root
@@ -37,28 +37,28 @@ type Node struct {
 	Attrs  map[string]*Attribute
 	Blocks []*Node
 	twins  map[string]*Node // blocks by identity while a file is read
-	Layers []Layer          // of a foreign block, weakest first
+	Layers []Layer          // of a foreign block, the weakest first
 	Also   []spot           // other places of the block
-	// Damaged is true if the block has an invalid name, which may be a misspelt required one.
+	// Damaged is set if the block has an invalid name, which may be a misspelled required one.
 	Damaged bool
 }
 
-// spot is one place of a block.
+// spot is a place of a block.
 type spot struct {
 	header hcl.Range
 	Source *diag.Source
 }
 
-// Layer is the body in one file of a block with the schema of a plugin.
+// Layer is the body of a block with the schema of a plugin in one file.
 type Layer struct {
 	spot
 	Body hcl.Body
 }
 
-// Title returns the block in the form of diagnostics: plugin "chess", instances.
+// Title returns the block in the form of diagnostics, such as: plugin "chess", instances.
 func (n *Node) Title() string { return language.Title(n.Path) }
 
-// SpecPath returns the path of a block in the specification: types without labels.
+// SpecPath returns the path of the block in the specification: types without labels.
 func (n *Node) SpecPath() string {
 	var parts []string
 	block := language.Specification()
@@ -87,7 +87,7 @@ func (n *Node) Children(name string) []*Node {
 	return out
 }
 
-// Tree returns the tree of a parsed file.
+// Tree returns the tree of a parsed file. Names that the specification does not have are reported.
 func Tree(s *diag.Source, body hcl.Body, report *diag.Collector) *Node {
 	root := &Node{
 		Spec:   language.Specification(),
@@ -145,7 +145,7 @@ func (g *grower) grow(n *Node, body hcl.Body) {
 	g.strangers(n, body, rest)
 }
 
-// object rejects a JSON body that is not an object.
+// object reports a JSON body that is not an object.
 func (g *grower) object(n *Node, body hcl.Body) bool {
 	if _, ok := body.(*hclsyntax.Body); ok {
 		return true
@@ -190,7 +190,7 @@ func (g *grower) labels(n *Node, body *hclsyntax.Body) {
 	}
 }
 
-// lost records an invalid block inside n.
+// lost records an invalid block in n.
 func (g *grower) lost(n *Node, block, label string) {
 	if n.Damaged = true; len(n.Path) == 0 {
 		g.report.Poison(block, label)
@@ -289,7 +289,8 @@ func (g *grower) block(parent *Node, b *hcl.Block) {
 	g.grow(n, b.Body)
 }
 
-// vary selects the variant of the block for its label, and reports an unknown label.
+// vary selects the variant of the block for its label; false for an unknown label, which is
+// reported.
 func (g *grower) vary(n *Node, b *hcl.Block) bool {
 	if len(n.Spec.Variants) == 0 {
 		return true
@@ -317,7 +318,7 @@ func (g *grower) vary(n *Node, b *hcl.Block) bool {
 // Identity returns the type and labels of the block, which are unique in its parent.
 func (n *Node) Identity() string { return n.Spec.Name + " " + strings.Join(n.Labels, " ") }
 
-// allowed rejects reserved names.
+// allowed reports whether a name is not reserved. A reserved name is reported as a diagnostic.
 func (g *grower) allowed(n *Node, name string, at hcl.Range) bool {
 	r, ok := language.ReservedAt(language.Join(n.SpecPath(), name))
 	if !ok || r.Partly() {
@@ -342,8 +343,8 @@ func ReservedDiagnostic(r language.Reserved, subject string, at *diag.Range, pat
 	return d
 }
 
-// Within returns the words that follow the name of a part of the block in a message: " in " and the
-// title of the block; empty for the root.
+// Within returns the words that follow a name in a message: " in " and the title of the block;
+// empty for the root.
 func Within(n *Node) string {
 	if len(n.Path) == 0 {
 		return ""
@@ -396,8 +397,8 @@ func (g *grower) label(n *Node, b *hcl.Block) bool {
 	return false
 }
 
-// strangers reports unknown attributes and blocks, and attributes written as blocks
-// or blocks written as attributes.
+// strangers reports unknown attributes and blocks, and attributes written as blocks or blocks
+// written as attributes.
 func (g *grower) strangers(n *Node, body, rest hcl.Body) {
 	native, ok := body.(*hclsyntax.Body)
 	if !ok {
@@ -442,8 +443,8 @@ func (g *grower) strangers(n *Node, body, rest hcl.Body) {
 	}
 }
 
-// stranger reports an unknown name in a block. At the top level it may be a misspelt block type, whose label may have
-// references.
+// stranger reports an unknown name in a block. At the top level it may be a misspelled block type,
+// whose label may have references.
 func (g *grower) stranger(n *Node, kind, name string, labels []string, at hcl.Range) {
 	if _, ok := language.ReservedAt(language.Join(n.SpecPath(), name)); ok && !g.allowed(n, name, at) {
 		return
@@ -451,7 +452,7 @@ func (g *grower) stranger(n *Node, kind, name string, labels []string, at hcl.Ra
 	names := n.Spec.Names(n.SpecPath())
 	near, label, hint := diag.Nearest(name, names), diag.AnyName, n.Spec.Home(name)
 	if elsewhere := language.BlockElsewhere(name); kind == "block" && elsewhere != "" {
-		near, hint = "", cmp.Or(hint, elsewhere) // it is spelt right
+		near, hint = "", cmp.Or(hint, elsewhere) // it is spelled correctly
 	}
 	switch {
 	case kind == "block" && near != "":
@@ -478,10 +479,10 @@ func (g *grower) stranger(n *Node, kind, name string, labels []string, at hcl.Ra
 	})
 }
 
-// Misnamed adds to a diagnostic about a top-level block the block of another file with a similar label, which it may be
-// meant to override.
+// Misnamed adds to a diagnostic about a top-level block the block of another file with a similar
+// label, which the block may be meant to override.
 func (n *Node) Misnamed(block *Node, d diag.Diagnostic) diag.Diagnostic {
-	const most = 1000 // compared labels
+	const most = 1000 // maximum number of compared labels
 	if n == nil || len(n.Also) == 0 || len(n.Blocks) > most ||
 		len(block.Path) != 2 || len(block.Labels) == 0 || len(block.Also) > 0 {
 		return d

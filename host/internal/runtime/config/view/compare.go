@@ -17,7 +17,7 @@ import (
 // ChangeKind is the kind of a change of a value.
 type ChangeKind string
 
-// The kinds of change.
+// Values of ChangeKind.
 const (
 	ChangeAdded   ChangeKind = "added"
 	ChangeRemoved ChangeKind = "removed"
@@ -27,7 +27,7 @@ const (
 // Action is the action of a reload for a change (HTTP-009).
 type Action string
 
-// The actions.
+// Values of Action.
 const (
 	ActionUpdate  Action = "update"  // used from the next request, call or state transition on
 	ActionSwap    Action = "swap"    // a new version of the plugin starts and replaces the running one
@@ -38,25 +38,24 @@ const (
 
 // Change is one difference between two configurations.
 type Change struct {
-	// Path holds block types, labels and the attribute; after the config of a
-	// plugin, the path in it. The program of a plugin is its attribute binary.
+	// Path holds block types, labels and the attribute. Below the config of a plugin it holds the
+	// path in its value. The program of a plugin is the attribute binary.
 	Path   []string
 	Change ChangeKind
 	Action Action
-	// Reload is the class of the attribute; a whole block has class U, a plugin
-	// block class P.
+	// Reload is the reload class of the attribute; a whole block has class U, a plugin block class
+	// P.
 	Reload language.Reload
-	// Before and After are nil for an absent value. Paths are relative to the
-	// root; a secret is represented by its handle.
+	// Before and After are nil for a missing value. Paths in them are relative to the root, and
+	// secrets are replaced by their handles.
 	Before, After edn.Value
 	// BeforeAt and AfterAt are nil for a default.
 	BeforeAt, AfterAt *diag.Range
 
-	before, after string // as HCL
+	before, after string // the values as HCL
 }
 
-// PluginActions holds the plugins by reload action, sorted by name; each plugin is
-// in one list.
+// PluginActions lists the plugins by reload action, sorted by name. Each plugin is in one list.
 type PluginActions struct {
 	Start   []string // new, now enabled, or its program now exists
 	Replace []string // its program, config or a class P attribute changed
@@ -65,7 +64,7 @@ type PluginActions struct {
 	Keep    []string // unchanged
 }
 
-// Diff is the effect of a reload.
+// Diff describes the effect of a reload.
 type Diff struct {
 	Changes []Change // in the order of the specification, then of the files
 	Plugins PluginActions
@@ -198,7 +197,7 @@ func changed(had, has bool) ChangeKind {
 	return ChangeChanged
 }
 
-// markNew marks the new value if both have the same text.
+// markNew marks the new value as different if both have the same text.
 func (ch *Change) markNew() {
 	ch.After = edn.Text(diag.Plain(ch.After) + ", another value")
 	ch.after += ", another value"
@@ -280,7 +279,7 @@ func (c *comparison) config(path []string, at []edn.Value, a, b *plugins.Plugin,
 	c.add(ch)
 }
 
-// inside returns a hash of the secret text or file content that a value refers to.
+// inside returns a hash of the secret or of the file content that a value refers to.
 func inside(c *config.Config, p *plugins.Plugin, v edn.Value, s *expression.Secret) string {
 	if s != nil {
 		return c.Prints[s.Handle()]
@@ -308,7 +307,7 @@ func configText(c *config.Config, plugin string) string {
 	return ""
 }
 
-// plugins assigns the plugins to their actions.
+// plugins sets the plugin actions of the diff.
 func (c *comparison) plugins() {
 	touched := map[string]bool{}
 	for _, ch := range c.diff.Changes {
@@ -357,7 +356,7 @@ func printsOf(c *config.Config, v decode.Value) string {
 	return b.String()
 }
 
-// Value returns the change as a row of HTTP-009.
+// Value returns the change as an EDN map with the keys that HTTP-009 defines.
 func (ch Change) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("path", diag.Words(ch.Path))
@@ -371,7 +370,7 @@ func (ch Change) Value() edn.Value {
 	return b.Map()
 }
 
-// Value returns the changes as rows of HTTP-009.
+// Value returns the changes as an EDN vector with the value of each Change.
 func (d Diff) Value() edn.Value {
 	rows := make([]edn.Value, len(d.Changes))
 	for i, c := range d.Changes {
@@ -380,7 +379,7 @@ func (d Diff) Value() edn.Value {
 	return edn.Vector(rows...)
 }
 
-// Value returns the plugins by action.
+// Value returns the plugins as an EDN map with a vector of names per action.
 func (p PluginActions) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, x := range p.lists() {
@@ -457,8 +456,8 @@ func orNone(s string) string {
 	return diag.Short(s)
 }
 
-// certificate compares the certificates of the listeners: a renewed certificate has
-// the same file name as the old one.
+// certificate compares the certificates of the listeners by their content, because a renewed
+// certificate has the same file name.
 func (c *comparison) certificate() {
 	a, b := c.before.HTTP.TLS, c.after.HTTP.TLS
 	if a == nil || b == nil || a.Print == b.Print {

@@ -7,7 +7,7 @@ import (
 
 const diffContext = 3
 
-// Diff returns the change as a unified diff; empty if there is none.
+// Diff returns the change as a unified diff; empty if the file is not changed.
 func (f Formatted) Diff() string {
 	if !f.Changed() {
 		return ""
@@ -68,15 +68,16 @@ func splitLines(s string) []string {
 	return lines
 }
 
-// edit keeps, removes (-) or adds (+) a line; old and now count the lines before it.
+// edit is a line that is kept (' '), removed ('-') or added ('+'); old and now are the numbers of
+// lines before it in both texts.
 type edit struct {
 	op       byte
 	text     string
 	old, now int
 }
 
-// lineEdits matches lines greedily: formatting keeps the order of lines, so the
-// next equal line is close.
+// lineEdits returns the edits from a to b. It matches lines greedily: formatting keeps the order of
+// lines, so the next equal line is close.
 func lineEdits(a, b []string) []edit {
 	var out []edit
 	i, j := 0, 0

@@ -23,7 +23,7 @@ import (
 
 // Formatted is the result of formatting one file.
 type Formatted struct {
-	Name   string // in messages
+	Name   string // name in messages
 	Path   string // path of the file; empty: Name
 	Before []byte
 	After  []byte // equal to Before if there are errors
@@ -53,7 +53,7 @@ func Format(name string, src []byte) Formatted {
 	// The library changes only spaces inside lines, so line numbers remain valid.
 	after := layout(hclwrite.Format(s.Text), protected(tokens, len(s.Lines)), blockEnds(s, body))
 	if !bytes.Equal(after, s.Text) && !sameTokens(tokens, after) {
-		// The library changed the tokens: keep the file as it is.
+		// The library changed tokens; keep the file as it is.
 		return out
 	}
 	out.After = after
@@ -89,8 +89,8 @@ func formatJSON(s *diag.Source, out Formatted) Formatted {
 	return out
 }
 
-// FormatFileAs formats a file that messages call name. It returns an error only
-// if the file cannot be read or is larger than syntax.MaxFileBytes.
+// FormatFileAs formats the file at path; name is its name in messages. The error means that the
+// file cannot be read or is larger than syntax.MaxFileBytes.
 func FormatFileAs(name, path string) (Formatted, error) {
 	raw, rerr := disk.ReadConfig(name, path, syntax.MaxFileBytes)
 	if rerr != nil {
@@ -104,8 +104,8 @@ func FormatFileAs(name, path string) (Formatted, error) {
 // Report returns the errors that prevent formatting.
 func (f Formatted) Report() diag.Report { return diag.NewReport(f.Diagnostics, 0, 1, 0) }
 
-// Write atomically replaces the file by its canonical form and keeps mode and
-// owner. After an error the old file is unchanged.
+// Write atomically replaces the file by its canonical form, with the same mode and owner. After an
+// error the old file is unchanged.
 func (f Formatted) Write() error {
 	path, err := filepath.EvalSymlinks(cmp.Or(f.Path, f.Name))
 	if err != nil {
@@ -134,8 +134,8 @@ func (f Formatted) Write() error {
 	return nil
 }
 
-// layout sets blank lines: one between blocks, never two in a row, none at the
-// start and end of the text.
+// layout normalizes blank lines: one between blocks, at most one in a row, none at the start and
+// end of the text.
 func layout(text []byte, keep []bool, apart map[int]bool) []byte {
 	lines := bytes.Split(text, []byte("\n"))
 	var out bytes.Buffer
@@ -226,7 +226,7 @@ func blockEnds(s *diag.Source, body *hclsyntax.Body) map[int]bool {
 	return out
 }
 
-// sameTokens reports whether two texts differ in white space only.
+// sameTokens reports whether two texts differ only in white space.
 func sameTokens(before hclsyntax.Tokens, text []byte) bool {
 	after, _ := hclsyntax.LexConfig(text, "", hcl.InitialPos)
 	x, y := significant(before), significant(after)

@@ -20,13 +20,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Limit is a limit on the input of a load (HCL-010, HCL-042).
+// Limit is a limit of a load (HCL-010, HCL-042).
 type Limit struct {
 	Name  string
 	Value string
 }
 
-// Limits returns the limits on the input of a load.
+// Limits returns the limits of a load.
 func Limits() []Limit {
 	n := func(i int) string { return fmt.Sprint(i) }
 	size := func(i int64) string { return language.FormatBytes(i) }
@@ -79,9 +79,9 @@ func LimitsText() string {
 	return b.String()
 }
 
-// Reference returns the reference of the language as Markdown, or of one block
-// given by its block types, such as plugin.restart. It returns an
-// UnknownPathError if the block does not exist.
+// Reference returns the reference of the language as Markdown. block limits it to one block, given
+// by block types such as plugin.restart; empty: the whole reference. The error is an
+// *UnknownPathError.
 func Reference(block string) (string, error) {
 	at, path, err := findBlock(block)
 	if err != nil {
@@ -200,8 +200,8 @@ func referenceAttr(a *language.Attr, block string) string {
 	return text + " [" + a.Serves + "]"
 }
 
-// ReferenceValue returns the reference as data: one map per attribute. Like Reference, it fails
-// with an UnknownPathError if the block does not exist.
+// ReferenceValue returns the reference as EDN, with one map per attribute. block and the error are
+// those of Reference.
 func ReferenceValue(block string) (edn.Value, error) {
 	at, path, err := findBlock(block)
 	if err != nil {
@@ -252,9 +252,9 @@ func LimitsValue() edn.Value {
 	return b.Map()
 }
 
-// PluginReference returns the reference of the config block of a plugin, as
-// Markdown and as data, from its advertised schema. It fails if the plugin is
-// unknown, disabled or not described.
+// PluginReference returns the reference of the config block of a plugin from its advertised schema,
+// as Markdown and as EDN. The error is an *UnknownPathError for an unknown plugin, and
+// config/plugin-unknown for one that is disabled or was not described.
 func PluginReference(c *config.Config, name string) (string, edn.Value, error) {
 	p := c.Plugin(name)
 	switch {

@@ -19,15 +19,15 @@ import (
 	rules "github.com/fermenthq/ferment/sdk/text"
 )
 
-// ShowOptions select the output of Show.
+// ShowOptions selects the output of Show.
 type ShowOptions struct {
 	Defaults bool   // include defaults
 	Origins  bool   // include the origin of each value
-	Flat     bool   // a file that loads to the same values if it is in Root
-	Only     string // a block or an attribute: plugin.chess, ferment.seed
+	Flat     bool   // the output loads to the same values as a file in Root
+	Only     string // a block or an attribute, such as plugin.chess or ferment.seed; empty: all
 }
 
-// UnknownPathError is an unknown path of a block or attribute.
+// UnknownPathError is the error for a path that the configuration or the language does not have.
 type UnknownPathError struct {
 	Path, Nearest string
 }
@@ -51,8 +51,7 @@ type shownBlock struct {
 	blocks []*shownBlock
 }
 
-// Show returns the merged configuration as HCL, without secrets. The error is an
-// UnknownPathError.
+// Show returns the merged configuration as HCL, without secrets. The error is an *UnknownPathError.
 func Show(c *config.Config, o ShowOptions) (string, error) {
 	top, err := selected(c, o)
 	if err != nil {
@@ -63,8 +62,8 @@ func Show(c *config.Config, o ShowOptions) (string, error) {
 	return string(Format("show", []byte(b.String())).After), nil
 }
 
-// ShowValue returns the output of Show as data: block types and labels are keys.
-// With Origins an attribute is a map of its value and its origin.
+// ShowValue returns the output of Show as EDN: block types and labels are keys. With Origins, an
+// attribute is a map with its value and its origin. The error is an *UnknownPathError.
 func ShowValue(c *config.Config, o ShowOptions) (edn.Value, error) {
 	top, err := selected(c, o)
 	if err != nil {
@@ -89,7 +88,7 @@ func selected(c *config.Config, o ShowOptions) (*shownBlock, error) {
 	return out, nil
 }
 
-// only copies the part at a path to out, and reports whether it exists.
+// only copies the part of b at path to out, and reports whether it exists.
 func (b *shownBlock) only(path string, out *shownBlock) bool {
 	for _, a := range b.attrs {
 		if a.name == path {
@@ -237,7 +236,8 @@ func (s shower) attr(spec *language.Attr, v decode.Value) shownAttr {
 	return a
 }
 
-// origin returns the origin of a value.
+// origin describes the origin of a value: its file and line, or the default, and the values that it
+// overrides.
 func (s shower) origin(v decode.Value) string {
 	was := make([]string, 0, len(v.Under))
 	for _, u := range slices.Backward(v.Under) {
@@ -261,7 +261,8 @@ func (s shower) origin(v decode.Value) string {
 	return line(v.At) + s.through(v.Inputs) + before
 }
 
-// originOfKeys returns the origins of the keys of a map from several places.
+// originOfKeys returns the origin of each key of a map that is written in several files; empty for
+// other maps.
 func (s shower) originOfKeys(v decode.Value) string {
 	places := map[string]bool{}
 	var parts []string
@@ -278,7 +279,7 @@ func (s shower) originOfKeys(v decode.Value) string {
 	return strings.Join(parts, ", ")
 }
 
-// through returns the environment variables that a value depends on.
+// through describes the environment variables that a value depends on.
 func (s shower) through(inputs []string) string {
 	out := ""
 	for _, name := range slices.Compact(slices.Clone(inputs)) {
@@ -303,8 +304,8 @@ func line(r *diag.Range) string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// config converts the configuration of a plugin with its schema, or its source text
-// if the plugin was not described.
+// config converts the config block of a plugin by its schema. If the plugin was not described, it
+// converts the source text. It returns nil if there is nothing to show.
 func (s shower) config(plugin *decode.Section) *shownBlock {
 	n := plugins.ConfigBlock(plugin)
 	p := s.Plugin(plugin.Label())
@@ -363,8 +364,8 @@ func (s shower) blocksOf(b *shownBlock, p *plugins.Plugin, e schema.Entry, m *sc
 	b.blocks = append(b.blocks, out)
 }
 
-// entry converts one value of a plugin's config; e is nil for an attribute of any
-// name.
+// entry converts one value of a plugin's config; e is nil for an attribute of a block that accepts
+// any name.
 func (s shower) entry(b *shownBlock, p *plugins.Plugin, e *schema.Entry, name string, v edn.Value, path []string,
 	at []edn.Value) {
 	w := p.Lowered.Written[decode.RangeKey(path)]
@@ -426,7 +427,7 @@ func rawInto(b *shownBlock, layers []syntax.Layer) {
 	for _, name := range slices.Sorted(maps.Keys(p.Attrs)) {
 		a := p.Attrs[name]
 		text := syntax.SourceText(a.Source, a.Expr)
-		// Without the schema it is unknown which keys hold secrets.
+		// Without the schema it is unknown which keys have secrets.
 		if len(rules.CheckSecrets(name+" = "+text)) > 0 {
 			text = decode.SpellText("(secret)")
 		}
@@ -446,20 +447,19 @@ func rawInto(b *shownBlock, layers []syntax.Layer) {
 	}
 }
 
-// Weakness is a value that is, or may be, weaker than the default of prod
-// (OPS-009).
+// Weakness is a value that is or may be weaker than the default of profile prod (OPS-009).
 type Weakness struct {
 	Path        []string
 	Value, Prod edn.Value
 	// Written and ProdWritten are the values as HCL expressions.
 	Written, ProdWritten string
-	At                   *diag.Range // nil: a default of the profile
+	At                   *diag.Range // nil: the default of the profile
 }
 
-// Weaker returns, for the attributes with profile-specific defaults, the values that differ from
-// the default of prod, in the order of the specification. Not weaker are a limit that is lower than
-// in prod or that prod does not have, a subset of the names in prod, and a value that the
-// specification lists in AsStrict.
+// Weaker returns, for the attributes with profile-specific defaults, the values that may be weaker
+// than the default of prod, in the order of the specification. These are all values that differ
+// from that default, except a lower limit, a limit that prod does not have, a subset of the names
+// in prod, and a value that the specification lists in AsStrict.
 func Weaker(c *config.Config) []Weakness {
 	if c.Tree == nil {
 		return nil
@@ -472,9 +472,8 @@ func Weaker(c *config.Config) []Weakness {
 	return out
 }
 
-// isAddresses reports whether the type is a list of listen addresses. None is
-// weaker than another: every profile rejects addresses that are open to other
-// machines.
+// isAddresses reports whether the type is a list of listen addresses. Its values are never weaker,
+// because every profile rejects addresses that are open to other machines.
 func isAddresses(t language.Type) bool { return t.Elem != nil && t.Elem.Kind == language.KindListen }
 
 func weaker(c *config.Config, d *decode.Decoder, s *decode.Section, out *[]Weakness) {
@@ -504,13 +503,14 @@ func weaker(c *config.Config, d *decode.Decoder, s *decode.Section, out *[]Weakn
 	}
 }
 
-// asStrict reports whether a word is as strict as the default of prod.
+// asStrict reports whether a value is as strict as the default of prod according to the
+// specification.
 func asStrict(spec *language.Attr, v edn.Value) bool {
 	word, ok := v.AsString()
 	return ok && slices.Contains(spec.AsStrict, word)
 }
 
-// within reports whether a list has no more than another one.
+// within reports whether all elements of some are in all.
 func within(some, all edn.Value) bool {
 	if !some.IsVector() || !all.IsVector() {
 		return false
@@ -523,8 +523,7 @@ func within(some, all edn.Value) bool {
 	return true
 }
 
-// atMost reports whether limit a, a number or a rate, does not exceed limit b. Every
-// limit is at most no limit.
+// atMost reports whether limit a, a number or a rate, is at most b. A nil b means unlimited.
 func atMost(a, b edn.Value) bool {
 	if b.IsNil() {
 		return true

@@ -21,7 +21,7 @@ import (
 // reachLimit is the time limit for connecting to a port.
 const reachLimit = 2 * time.Second
 
-// The states of a part.
+// States of a part.
 const (
 	OK    = "ok"
 	Weak  = "weak"
@@ -34,12 +34,13 @@ type Part struct{ Area, Name, State, Text string }
 // Examination collects parts.
 type Examination struct{ Parts []Part }
 
-// Add adds a part.
+// Add appends a part. state is OK, Weak or Fails; format and args give its text.
 func (e *Examination) Add(area, name, state, format string, args ...any) {
 	e.Parts = append(e.Parts, Part{area, name, state, fmt.Sprintf(format, args...)})
 }
 
-// held adds a layer, which is weak if ok is false.
+// held adds a part of the area isolation: OK with the text is, or Weak with the text isNot if ok is
+// false.
 func (e *Examination) held(name string, ok bool, is, isNot string) {
 	state, text := OK, is
 	if !ok {
@@ -48,7 +49,7 @@ func (e *Examination) held(name string, ok bool, is, isNot string) {
 	e.Add("isolation", name, state, "%s", text)
 }
 
-// Failed reports whether a part fails.
+// Failed reports whether the state of any part is Fails.
 func (e *Examination) Failed() bool {
 	for _, p := range e.Parts {
 		if p.State == Fails {
@@ -58,7 +59,7 @@ func (e *Examination) Failed() bool {
 	return false
 }
 
-// Languages reports the languages in which texts are judged (TXT-006).
+// Languages adds the languages in which texts can be judged (TXT-006).
 func (e *Examination) Languages(loaded *setup.Loaded) {
 	e.Add("configuration", "languages", OK, "texts are judged in %s",
 		strings.Join(loaded.Generation.Checks.Languages().Languages(), ", "))
@@ -71,7 +72,7 @@ func (e *Examination) Languages(loaded *setup.Loaded) {
 	}
 }
 
-// Isolation reports per layer what the kernel can enforce (ISO-003, FX-005,
+// Isolation adds one part per layer of isolation that the kernel can enforce (ISO-003, FX-005,
 // SUP-008).
 func (e *Examination) Isolation(s confine.Support) {
 	e.held("level", s.Best() == confine.Strict, "plugins run at level strict unless their block sets another",
@@ -99,7 +100,7 @@ func (e *Examination) Isolation(s confine.Support) {
 	e.held("cpu-shares", false, "", "not enforced: this build sets no limits of control groups")
 }
 
-// Sockets examines the directory of plugin sockets; xdg is XDG_RUNTIME_DIR.
+// Sockets examines the directory of plugin sockets. xdg is the value of XDG_RUNTIME_DIR.
 func (e *Examination) Sockets(xdg string) {
 	base := rundir.Base(xdg, os.Getuid())
 	longest, err := rundir.LongestSocketPath(base)
@@ -117,8 +118,8 @@ func (e *Examination) Sockets(xdg string) {
 	e.Add("sockets", "directory", OK, "private and writable")
 }
 
-// Space examines the data directory, or its future parent. relative shortens a
-// path for display.
+// Space examines the data directory, or its nearest existing parent. relative shortens a path for
+// display.
 func (e *Examination) Space(dir string, relative func(string) string) {
 	at := dir
 	for {
@@ -206,14 +207,14 @@ func (e *Examination) Plugin(loaded *setup.Loaded, p plugins.Plugin) {
 		p.Description.Version, setup.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
 	for _, w := range held.Weaknesses {
 		if w.Name == "unix-sockets-open" || w.Name == "processes-open" || w.Name == "threads-open" {
-			continue // reported once for the machine
+			continue // reported once, by Isolation
 		}
 		e.Add("plugin", p.Name, Weak, "%s", w.Text)
 	}
 }
 
-// Reach examines what a plugin may use beside its program: the programs
-// that it may run, and its ports on this machine.
+// Reach examines the programs that plugins may run, and their ports on this machine. It connects to
+// each port.
 func (e *Examination) Reach(ctx context.Context, loaded *setup.Loaded) {
 	for _, p := range loaded.Plugins {
 		if !p.Enabled {
@@ -255,8 +256,7 @@ func dial(ctx context.Context, port uint16) error {
 	return err
 }
 
-// Clock detects a machine whose clock was never set: certificates and budgets
-// depend on it.
+// Clock detects a clock that was never set, because certificates and budgets depend on it.
 func (e *Examination) Clock() {
 	const builtAfter = 2026
 	if year := time.Now().UTC().Year(); year < builtAfter {

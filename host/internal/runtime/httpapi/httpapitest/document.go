@@ -21,14 +21,14 @@ import (
 // Document is an OpenAPI document.
 type Document struct{ doc *openapi3.T }
 
-// plainTypes are media types whose bodies the document describes as texts.
+// plainTypes registers media types whose bodies the document describes as texts.
 var plainTypes = sync.OnceFunc(func() {
 	for _, name := range []string{"application/edn", "application/x-ndjson", "text/event-stream"} {
 		openapi3filter.RegisterBodyDecoder(name, openapi3filter.PlainBodyDecoder)
 	}
 })
 
-// Read reads a document and checks it by the rules of OpenAPI.
+// Read reads a document. The error reports a violation of the rules of OpenAPI.
 func Read(text []byte) (*Document, error) {
 	plainTypes()
 	doc, err := openapi3.NewLoader().LoadFromData(text)
@@ -44,7 +44,7 @@ func Read(text []byte) (*Document, error) {
 // Version returns the version of OpenAPI.
 func (d *Document) Version() string { return d.doc.OpenAPI }
 
-// Statuses returns the documented statuses of each route, "METHOD /path".
+// Statuses returns the documented statuses by route, in the form "METHOD /path".
 func (d *Document) Statuses() map[string][]int {
 	out := map[string][]int{}
 	for path, item := range d.doc.Paths.Map() {
@@ -70,7 +70,7 @@ func (d *Document) Operations() (ids []string) {
 	return ids
 }
 
-// Schema reports how a value of encoding/json differs from a schema of the document.
+// Schema returns an error if a value of encoding/json does not match a schema of the document.
 func (d *Document) Schema(name string, v any) error {
 	ref, ok := d.doc.Components.Schemas[name]
 	if !ok {
@@ -81,7 +81,7 @@ func (d *Document) Schema(name string, v any) error {
 
 // Exchange is a request and its response.
 type Exchange struct {
-	Method, Target string // Target is the path, with the query
+	Method, Target string // Target is the path with the query
 	Sent           []byte
 	SentHeader     http.Header
 	Status         int
@@ -89,8 +89,8 @@ type Exchange struct {
 	Body           []byte
 }
 
-// Check returns an error if an exchange does not match the document. The request is not checked if
-// the response rejects it.
+// Check returns an error if an exchange does not match the document. The request is checked only if
+// the status is below 300.
 func (d *Document) Check(x Exchange) error {
 	at, err := url.Parse(x.Target)
 	if err != nil {
@@ -131,8 +131,8 @@ func (d *Document) Check(x Exchange) error {
 	return nil
 }
 
-// find returns the route of a request and the parameters in its path. A path without
-// parameters takes precedence.
+// find returns the route of a request and the parameters in its path; nil if there is none. A path
+// without parameters has precedence.
 func (d *Document) find(method, path string) (*routers.Route, map[string]string) {
 	all := d.doc.Paths.Map()
 	patterns := slices.SortedFunc(maps.Keys(all), func(a, b string) int {

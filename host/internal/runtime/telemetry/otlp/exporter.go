@@ -21,15 +21,15 @@ const (
 	HTTP = "http"
 )
 
-// Settings configure what is exported, and the collector.
+// Settings selects what is exported, and the collector.
 type Settings struct {
 	// Endpoint is the URL of the collector: with scheme http there is no TLS. Over
 	// HTTP, v1/traces, v1/logs and v1/metrics are appended to its path.
 	Endpoint string
 	Protocol string
 	Headers  map[string]string // of each request
-	Sample   float64           // share of the runs
-	Queue    int               // spans that wait at most, and events
+	Sample   float64           // share of runs that are exported, from 0 to 1
+	Queue    int               // maximum number of waiting spans, and of waiting events
 	Content  journal.Content
 	// Version and Instance describe this process.
 	Version, Instance string
@@ -41,14 +41,14 @@ type Exporter struct {
 	outage outage
 	spans  dropped
 	events dropped
-	points dropped // of metrics
+	points dropped // number of metric points
 	source Source
 	to     atomic.Pointer[pipeline] // nil: nothing is exported
 	ending sync.WaitGroup
 
 	mu   sync.Mutex
 	set  *Settings
-	runs map[string]*spans.Run // nil: it is not sampled
+	runs map[string]*spans.Run // value nil: the run is not sampled
 }
 
 var _ journal.Observer = (*Exporter)(nil)
@@ -76,7 +76,7 @@ func (x *Exporter) Configure(s *Settings) error {
 		}
 	}
 	x.set = s
-	clear(x.runs) // those that go on are read again from their records
+	clear(x.runs) // runs in progress are read again from their records
 	if old := x.to.Swap(next); old != nil {
 		x.ending.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
@@ -87,7 +87,7 @@ func (x *Exporter) Configure(s *Settings) error {
 	return nil
 }
 
-// closeLimit bounds the time in which what still waits is sent.
+// closeLimit is the time limit for sending queued data when a pipeline is closed.
 const closeLimit = 2 * time.Second
 
 // Close flushes the queue for at most 2 seconds and stops the exporter. Nothing may be recorded
@@ -97,8 +97,8 @@ func (x *Exporter) Close() {
 	x.ending.Wait()
 }
 
-// Dropped returns the number of spans, events and points of metrics that no collector has
-// received, by signal.
+// Dropped returns the number of items that no collector has received, by signal: "spans", "events"
+// and "metrics".
 func (x *Exporter) Dropped() map[string]int64 {
 	return map[string]int64{"spans": x.spans.Load(), "events": x.events.Load(), "metrics": x.points.Load()}
 }
@@ -123,8 +123,8 @@ func (x *Exporter) Observe(rec journal.Record, past func() []journal.Record) {
 	}
 }
 
-// run returns the run of a record, nil if it is not sampled. A run that goes on is
-// known by its past, of which nothing is exported again.
+// run returns the state of the run of a record; nil if the run is not sampled. The earlier records
+// of a run are read from past, without exporting them again.
 func (x *Exporter) run(to *pipeline, rec journal.Record, past func() []journal.Record) *spans.Run {
 	r, known := x.runs[rec.Run]
 	if known {
@@ -146,7 +146,8 @@ func (x *Exporter) run(to *pipeline, rec journal.Record, past func() []journal.R
 	return r
 }
 
-// traceOf returns the :trace of a run that has a record and others before it.
+// traceOf returns the :trace of a run from its first record, which is in before or is rec; the EDN
+// nil if there is none.
 func traceOf(rec journal.Record, before []journal.Record) edn.Value {
 	if len(before) > 0 {
 		rec = before[0]
@@ -163,14 +164,14 @@ func (x *Exporter) Samples(run string, trace edn.Value) bool {
 	return to != nil && to.samples(run, trace)
 }
 
-// nowhere drops what a run gives.
+// nowhere is a spans.Sink that drops everything.
 type nowhere struct{}
 
 func (nowhere) Span(*spans.Span)   {}
 func (nowhere) Event(*spans.Event) {}
 
-// samples reports whether a run is exported: all of its epochs are, or none. The caller
-// decides if it has a trace (TEL-005).
+// samples reports whether a run is exported, which holds for all of its epochs. A trace of the
+// caller decides; otherwise the sampler does (TEL-005).
 func (p *pipeline) samples(run string, trace edn.Value) bool {
 	if parent, ok := spans.ParentOf(trace); ok {
 		return parent.Sampled

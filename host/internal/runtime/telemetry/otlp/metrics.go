@@ -26,8 +26,8 @@ type Source struct {
 	Metrics func() ([]telemetry.Metric, error)
 }
 
-// newMeters exports the metrics of a source from time to time, and at the end. The end of
-// life ends what is on its way.
+// newMeters returns a provider that exports the metrics of the source of x every metricsEvery, and
+// at its shutdown. When life ends, exports in progress are canceled.
 func newMeters(life context.Context, s *Settings, x *Exporter, about *resource.Resource) (*sdkmetric.MeterProvider, error) {
 	to, err := newMetricExporter(context.Background(), s)
 	if err != nil {
@@ -52,8 +52,8 @@ func newMetricExporter(ctx context.Context, s *Settings) (sdkmetric.Exporter, er
 		otlpmetrichttp.WithHeaders(s.Headers), otlpmetrichttp.WithTimeout(exportLimit))
 }
 
-// metricExporter counts the points that were not received. It returns no error: the SDK
-// would write it to standard error.
+// metricExporter counts the points that the collector did not receive. It returns no error, because
+// the SDK would write it to standard error.
 type metricExporter struct {
 	sdkmetric.Exporter
 	dropped *dropped
@@ -90,7 +90,7 @@ func points(all *metricdata.ResourceMetrics) (n int64) {
 	return n
 }
 
-// producer gives the SDK the metrics of a source: they are counted already.
+// producer passes the metrics of a source to the SDK.
 type producer struct {
 	from  Source
 	scope instrumentation.Scope

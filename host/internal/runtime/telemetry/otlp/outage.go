@@ -7,12 +7,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// outageEvery is the time between two lines about a collector that does not receive a
+// outageEvery is the minimum time between two log lines about a collector that does not receive a
 // signal.
 const outageEvery = time.Minute
 
-// outage logs that the collector did not receive a signal, at most once in outageEvery,
-// and after such a line that it receives the signal again.
+// outage logs that the collector did not receive a signal, at most once per outageEvery, and after
+// that once that it receives the signal again.
 type outage struct {
 	log hclog.Logger
 	now func() time.Time
@@ -21,15 +21,15 @@ type outage struct {
 	signals map[string]*signal
 }
 
-// signal is what was logged of a signal.
+// signal is the logging state of one signal.
 type signal struct {
-	out     bool      // the last line says that it is not received
-	at      time.Time // of the last line that said so
-	dropped int64     // as of the last line
+	out     bool      // the last line reported an outage
+	at      time.Time // time of the last line about an outage
+	dropped int64     // number of dropped items at the last line
 }
 
-// note takes the outcome of sending a signal. dropped is the number of its items that are
-// lost so far; 0 for one whose next items make up for them.
+// note processes the result err of sending a signal. dropped is the total number of lost items; 0
+// for metrics, whose next points replace the lost ones.
 func (o *outage) note(name string, dropped int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -32,9 +32,9 @@ const (
 	maxBatch    = 512
 )
 
-// pipeline sends the spans, events and metrics of one configuration. It implements spans.Sink.
+// pipeline sends the spans, events and metrics of one Settings. It implements spans.Sink.
 type pipeline struct {
-	sampler sdktrace.Sampler // of runs; every span that comes is sent
+	sampler sdktrace.Sampler // selects runs; every span passed to Span is sent
 	die     context.CancelFunc
 
 	spans    queue
@@ -96,8 +96,7 @@ func newPipeline(s *Settings, x *Exporter) (*pipeline, error) {
 	return p, nil
 }
 
-// newExporters returns the clients of the collector. They connect when there is
-// something to send.
+// newExporters returns the clients of the collector. They connect when the first data is sent.
 func newExporters(ctx context.Context, s *Settings) (sdktrace.SpanExporter, sdklog.Exporter, error) {
 	if s.Protocol == GRPC {
 		traces, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(s.Endpoint),
@@ -123,8 +122,8 @@ func newExporters(ctx context.Context, s *Settings) (sdktrace.SpanExporter, sdkl
 	return traces, logs, err
 }
 
-// close sends what waits until ctx ends. The rest is dropped and counted, so the errors
-// say nothing new.
+// close sends the queued data until ctx ends. Remaining data is dropped and counted, so the errors
+// of the SDK are ignored.
 func (p *pipeline) close(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { _ = p.traces.Shutdown(ctx) })
@@ -134,11 +133,11 @@ func (p *pipeline) close(ctx context.Context) {
 	p.spans.close()
 	p.events.close()
 	p.die()
-	_ = p.toTraces.Shutdown(ctx) // those that are still busy
+	_ = p.toTraces.Shutdown(ctx) // cancels exports in progress
 	_ = p.toLogs.Shutdown(ctx)
 }
 
-// givenIDs is the generator of ids that are known before.
+// givenIDs is an id generator of the SDK that returns the ids in the context.
 type givenIDs struct{}
 
 type idKey struct{}
@@ -153,7 +152,7 @@ func (givenIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	return c.Span
 }
 
-// contextOf returns a span context of the SDK.
+// contextOf converts a span context to that of the SDK.
 func contextOf(c spans.Context) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: c.Trace, SpanID: c.Span, TraceFlags: trace.FlagsSampled})
 }
@@ -197,7 +196,7 @@ func (p *pipeline) Event(e *spans.Event) {
 	p.logger.Emit(trace.ContextWithSpanContext(context.Background(), contextOf(e.Context)), r)
 }
 
-// attributes returns attributes of the SDK.
+// attributes converts attributes to those of the SDK.
 func attributes(all []spans.Attr) []attribute.KeyValue {
 	out := make([]attribute.KeyValue, 0, len(all))
 	for _, a := range all {

@@ -9,25 +9,25 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// dropped counts what no collector has received.
+// dropped is the number of items that no collector has received.
 type dropped = atomic.Int64
 
-// queue bounds what waits for the collector or is on its way to it. The processors of
-// the SDK have queues of the same size, so they never drop anything: their drops could
-// not be counted.
+// queue limits the number of items that wait for the collector or are being sent. The processors of
+// the SDK have queues of the same size, so they never drop items: their drops could not be counted.
 type queue struct {
 	what    string
 	limit   int
 	dropped *dropped
 	outage  *outage
-	life    context.Context // ends what is on its way
+	life    context.Context // its end cancels exports in progress
 
 	mu      sync.Mutex
 	waiting int
 	closed  bool
 }
 
-// enter reports whether there is room for one more; if not, it is counted as dropped.
+// enter reserves a place for one item. If the queue is full, it counts the item as dropped and
+// returns false.
 func (q *queue) enter() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -39,12 +39,12 @@ func (q *queue) enter() bool {
 	return true
 }
 
-// leave takes n out of the queue that were exported, or lost with err.
+// leave releases the places of n items that were exported, or lost if err is not nil.
 func (q *queue) leave(n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return // counted as dropped
+		return // already counted as dropped
 	}
 	q.waiting -= n
 	if err != nil {
@@ -53,14 +53,14 @@ func (q *queue) leave(n int, err error) {
 	q.outage.note(q.what, q.dropped.Load(), err)
 }
 
-// bound returns a context that ends with the life of the queue too.
+// bound returns a context that also ends with q.life.
 func (q *queue) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(q.life, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// close counts what still waits as dropped.
+// close counts the remaining items as dropped.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,8 +68,8 @@ func (q *queue) close() {
 	q.dropped.Add(int64(q.waiting))
 }
 
-// spanExporter takes exported spans out of their queue. It returns no error: the SDK
-// would write it to standard error.
+// spanExporter releases the places of exported spans in their queue. It returns no error, because
+// the SDK would write it to standard error.
 type spanExporter struct {
 	sdktrace.SpanExporter
 	queue *queue
@@ -82,7 +82,7 @@ func (x spanExporter) ExportSpans(ctx context.Context, all []sdktrace.ReadOnlySp
 	return nil
 }
 
-// eventExporter does so for events.
+// eventExporter releases the places of exported events in their queue. It returns no error either.
 type eventExporter struct {
 	sdklog.Exporter
 	queue *queue
