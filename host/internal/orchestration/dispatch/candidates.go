@@ -248,21 +248,6 @@ func (s *candidates) repeatable(ids []string) bool {
 	return true
 }
 
-// usualLatency returns the p95 latency of a capability, or twice the declared
-// one; 0 if unknown.
-func (s *candidates) usualLatency(capID string) time.Duration {
-	if cs := s.n.w.Policy.stats[capID]; cs != nil {
-		if d, ok := cs.P95(); ok {
-			return max(d, time.Millisecond)
-		}
-	}
-	c, ok := s.n.d.Registry.Capability(capID)
-	if !ok || !c.Cost.HasLatency {
-		return 0
-	}
-	return 2 * c.Cost.Latency
-}
-
 // addFigures adds the figures of all candidates to the record of the node.
 func (s *candidates) addFigures(n *journal.NodeResolved) {
 	now := s.n.d.Clock.Now()

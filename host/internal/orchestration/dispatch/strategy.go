@@ -62,10 +62,25 @@ func (o *operation) selectStrategy() strategy {
 	s.width = min(s.width, room)
 	s.max = min(s.max, room-1)
 	if s.name == policy.Hedge && s.after == 0 && len(accepted) > 0 {
-		s.after = o.candidates.usualLatency(accepted[0])
+		s.after = o.usualLatency(accepted[0])
 	}
 	if s.width < 2 || s.name == policy.Hedge && s.after == 0 {
 		return cascade
 	}
 	return s
+}
+
+// usualLatency returns the p95 latency of a capability, or twice the declared one; 0 if
+// unknown. A hedge without a delay of its own waits that long.
+func (o *operation) usualLatency(capID string) time.Duration {
+	if cs := o.node.w.Policy.stats[capID]; cs != nil {
+		if d, ok := cs.P95(); ok {
+			return max(d, time.Millisecond)
+		}
+	}
+	c, ok := o.node.d.Registry.Capability(capID)
+	if !ok || !c.Cost.HasLatency {
+		return 0
+	}
+	return 2 * c.Cost.Latency
 }
