@@ -237,7 +237,8 @@ func (f *flight) wouldExceed(w *plan.Worst, findings []plan.Finding, why string)
 	return contract.Errorf("budget/would-exceed", "%s", why).
 		WithDetail("worst-case", w.Value()).
 		WithDetail("limit", f.budget.limits.Value()).
-		WithDetail("findings", edn.Vector(list...))
+		WithDetail("findings", edn.Vector(list...)).
+		WithHint("fewer candidates, retries or items lower the worst case in the details; or raise the limit")
 }
 
 // setAside reserves the worst case in the budgets that require it, before anything is
