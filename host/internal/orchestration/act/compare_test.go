@@ -3,6 +3,7 @@ package act_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,8 +25,11 @@ func TestEqualRuns(t *testing.T) {
 		if name == "race" {
 			continue // which of its attempts ends first is open
 		}
-		_, _, a := do(t, service(t, resumeWorld(t), open), text)
-		_, _, b := do(t, service(t, resumeWorld(t), open), text)
+		var a, b []journal.Record
+		synctest.Test(t, func(t *testing.T) { // kept failures contain latencies
+			_, _, a = do(t, service(t, resumeWorld(t), open), text)
+			_, _, b = do(t, service(t, resumeWorld(t), open), text)
+		})
 		require.NotEqual(t, a[0].Run, b[0].Run)
 		for _, pair := range [][2][]journal.Record{{a, b}, {a, decoded(t, b)}, {purged(t, a), b}, {purged(t, a), purged(t, b)}} {
 			got := journal.Compare(pair[0], pair[1])
