@@ -43,8 +43,11 @@ type DB struct {
 // The fault is Missing for a file that does not exist or is not a regular file, Busy for a lock
 // that another process holds, and Lost for a file that cannot be opened.
 func Open(s Settings) (db *DB, stored *result.Stored, fault *result.Fault) {
-	path, err := filepath.EvalSymlinks(filepath.Dir(s.Path))
-	path = filepath.Join(path, filepath.Base(s.Path))
+	dir, err := filepath.EvalSymlinks(filepath.Dir(s.Path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, result.Faultf(result.Missing, "the directory %s does not exist", filepath.Dir(s.Path))
+	}
+	path := filepath.Join(dir, filepath.Base(s.Path))
 	if err == nil {
 		var info fs.FileInfo
 		if info, err = os.Lstat(path); err == nil && !info.Mode().IsRegular() {
@@ -115,7 +118,10 @@ func (db *DB) beginWrite(s Settings, path string) (*result.Stored, *result.Fault
 		// A confined process cannot remove the journal at the end.
 		mode, fault = db.exec("PRAGMA journal_mode = TRUNCATE")
 	}
-	if fault != nil || mode[0] != "wal" && mode[0] != "truncate" {
+	if fault != nil {
+		return nil, fault
+	}
+	if mode[0] != "wal" && mode[0] != "truncate" {
 		return nil, result.Faultf(result.Busy, "the journal of the database is in use")
 	}
 	fault = db.execAll("PRAGMA temp_store = MEMORY", "PRAGMA synchronous = FULL", "BEGIN IMMEDIATE", createEffects)
