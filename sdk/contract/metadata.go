@@ -22,8 +22,8 @@ var capabilityKeys = []string{
 	"cap/role", "cap/stability", "cap/streams?", "cap/tags", "cap/version", "io/in-schema", "io/out-schema",
 }
 
-// Effects returns the effects of calls, sorted: what a call changes or reads in
-// the user's world.
+// Effects returns the names of the effects that a capability can declare, such as "fs/read",
+// sorted; "none" is one of them. The caller may change the slice.
 func Effects() []string { return slices.Clone(effectNames) }
 
 // effectNames are all effects, sorted.

@@ -2,13 +2,14 @@ package conversation
 
 import "context"
 
-// Model is a language model.
+// Model is a language model. Its methods may be called concurrently. If ctx ends, the error is
+// that of ctx.
 type Model interface {
 	// Chat returns the model's next message, whose role is assistant. The model
 	// does not run the tools that the message calls.
 	Chat(ctx context.Context, c Context, o Options) (Message, error)
 	// ChatStream is Chat as a stream: any number of pieces, then one delta with
-	// the complete message.
+	// the complete message. An error is the last element of the stream.
 	ChatStream(ctx context.Context, c Context, o Options) Stream
 }
 

@@ -8,10 +8,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HashProgram is HashProgram with a file cache: the program is not read if its file is unchanged
-// since it was hashed, according to the metadata of the file system. Use it only to identify
-// programs while a configuration is loaded; a program that is started is hashed again (see
-// approve).
+// HashProgram is like the function [HashProgram], but reads program only if the metadata of its file
+// has changed since it was hashed; files are always read. Use it only while a configuration is
+// loaded: a program is hashed again before it starts (see approve).
 func (d *Describer) HashProgram(program string, files []string) (string, error) {
 	info, err := os.Stat(program)
 	if err != nil {

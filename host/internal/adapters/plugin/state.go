@@ -40,7 +40,7 @@ const (
 	CauseDegraded     Cause = "degraded"      // reported a problem
 	CauseNotReady     Cause = "not-ready"     // reported that it must not be called
 	CauseCrashed      Cause = "crashed"       // the process ended unexpectedly
-	CauseExited       Cause = "exited"        // the process ended with status 0
+	CauseExited       Cause = "exited"        // the process ended with status 0 and no call was in flight
 	CauseUnresponsive Cause = "unresponsive"  // the process is running but does not answer probes
 	CauseStartFailed  Cause = "start-failed"  // the start failed
 	CauseConfig       Cause = "config"        // rejects its configuration; permanent

@@ -64,7 +64,8 @@ func syncDir(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Unused reports whether there is no database file and nothing says that there was one.
+// Unused reports whether no database was ever created at Path: there is no such file, Used is
+// false, and the directory has no mark of it. It is false if the file cannot be examined.
 func (o Options) Unused() bool {
 	_, err := os.Stat(o.Path)
 	return errors.Is(err, fs.ErrNotExist) && !o.Used && !readMark(o.Path).used

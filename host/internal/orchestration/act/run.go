@@ -57,8 +57,9 @@ func (r *Run) Principal() string { return r.flight().act.Principal }
 // a run of Submit or Recall waits for its turn.
 func (r *Run) Tenant() string { return r.flight().act.Tenant }
 
-// Follow returns a cursor that reads the records of the run from its start, as they are
-// written; nil while a run of Submit or Recall waits for its turn.
+// Follow returns the cursor of the run, which reads its records from the start as they are
+// written; nil while a run of Submit or Recall waits for its turn. All calls return the
+// same cursor: use it in one goroutine, and not together with Watch.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
 // Watch calls show with the events of the run, in order and one at a time, until

@@ -126,7 +126,7 @@ func (st state) replaced(c session.Change) (turns.Change, error) {
 	to, ends := places[c.To]
 	if !begins || !ends {
 		return turns.Change{}, contract.Errorf("conversation/invalid-message", "conversation %s: the messages %d to %d begin or end within a turn",
-			st.ID, c.From, c.To).WithHint("change whole turns: those of one role that were committed together")
+			st.ID, c.From, c.To).WithHint("change whole turns; a turn is the messages of one role that were committed together")
 	}
 	do := turns.Change{Keep: from}
 	if len(c.Messages) > 0 {

@@ -64,9 +64,9 @@ func (c *command) protocolDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [FILE]",
 		Short: "compare the protocol package with another one",
-		Long: "diff compares the protocol package of the configuration with an exported one, or without a file with that of the\n" +
-			"daemon of this data directory, and lists additions, removals and changes. Exit codes: 0 no difference,\n" +
-			"1 differences.",
+		Long: "diff compares the protocol package of the configuration with the one that was exported to FILE. Without FILE it\n" +
+			"compares it with that of the daemon of this data directory. It lists additions, removals and changes. Exit\n" +
+			"codes: 0 no difference, 1 differences.",
 		Example: "  ferment protocol diff protocol.edn\n  ferment protocol diff protocol.edn --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

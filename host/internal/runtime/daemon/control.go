@@ -305,7 +305,7 @@ func (c control) supervise(name string, do func(*plugin.Supervisor) error) *cont
 	}
 	if !p.Starts() {
 		return contract.Errorf("runtime/not-ready", "plugin %s is %s, so it has no processes", name, l.Condition(p)).
-			WithHint("change its block and reload")
+			WithHint("`ferment validate` says what it needs; then `ferment admin reload`")
 	}
 	return contract.AsError(do(h.supervisor))
 }

@@ -131,8 +131,8 @@ type Ready struct {
 type Condition struct {
 	Name  string
 	OK    bool
-	Since time.Time
-	Why   string // reason, if it is not OK
+	Since time.Time // since when it fails; not used if OK
+	Why   string    // why it fails; not used if OK
 }
 
 // OK reports whether all conditions hold.

@@ -360,7 +360,7 @@ func wrongInput(what string, found []schema.Finding) *contract.Error {
 	if known := found[0].Keys; known != nil {
 		err = err.WithHint("use only the keys " + strings.Join(known, ", "))
 		if len(known) == 0 {
-			err = err.WithHint("leave the key out: there are none")
+			err = err.WithHint("remove the key: none is allowed here")
 		}
 	}
 	return err

@@ -57,8 +57,9 @@ func (s *Server) Then(list ...Transcript) {
 	s.list = list
 }
 
-// Beside answers requests whose path ends with that of a transcript with it,
-// any number of times and in any order. They are not part of Requests.
+// Beside sets the transcripts for side requests, in place of earlier ones. A request whose path
+// ends with the path of such a transcript gets its answer, any number of times and in any
+// order. It is listed by Besides, not by Requests.
 func (s *Server) Beside(list ...Transcript) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -170,7 +170,7 @@ func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) e
 		j.item.StaleInputs = 0
 	}
 	if j.sel.OnStale == store.StaleFail && selected.Stale > 0 {
-		return notReady(j.item.Path, selected.StalePaths, "are stale")
+		return notReady(j.item.Path, selected.StalePaths, "with stale frames")
 	}
 	if j.sel.Children != store.ChildrenSkip {
 		if err := e.ready(ctx, v, j, selected); err != nil {
@@ -212,7 +212,7 @@ func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected 
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return notReady(j.item.Path, missing, "have no fresh frame")
+	return notReady(j.item.Path, missing, "without a fresh frame")
 }
 
 func notReady(dir string, paths []string, what string) *contract.Error {
@@ -220,7 +220,11 @@ func notReady(dir string, paths []string, what string) *contract.Error {
 	for _, p := range paths[:min(len(paths), 100)] {
 		list = append(list, store.ShownPath(p).Value())
 	}
-	return contract.Errorf("synthesis/child-not-ready", "%d entries %s: %s …", len(paths), what, store.Shown(paths[0])).
+	text := fmt.Sprintf("1 entry %s: %s", what, store.Shown(paths[0]))
+	if len(paths) > 1 {
+		text = fmt.Sprintf("%d entries %s: %s and others", len(paths), what, store.Shown(paths[0]))
+	}
+	return contract.Errorf("synthesis/child-not-ready", "%s", text).
 		WithOp("synthesize", store.Shown(dir)).WithDetail("paths", edn.Vector(list...)).
 		WithHint("use :children :build to make their frames first")
 }
@@ -284,7 +288,7 @@ func (j *job) readFrames(ctx context.Context, v *store.Snapshot) error {
 		j.frames[i].Text = string(text)
 	}
 	if len(dropped) > 0 {
-		return notReady(j.item.Path, dropped, "have a frame whose text is no longer stored").
+		return notReady(j.item.Path, dropped, "with a frame whose text is no longer stored").
 			WithHint("write a frame of that type for these entries again, or regenerate it")
 	}
 	return nil

@@ -146,8 +146,9 @@ func (r *Rescorer) Stop() {
 	r.wakeLoop()
 }
 
-// Served records that model, which the calibration record of judge does not cover, gave
-// a grade. A measurement is then due. Unknown judges are ignored. Served does not block.
+// Served records that judge gave a grade with model, so that a measurement is due. The
+// caller has checked that the calibration record of judge does not cover model. Unknown
+// judges are ignored. Served does not block.
 func (r *Rescorer) Served(judge, model string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -103,7 +103,7 @@ type errorKey struct {
 	typ, message string
 }
 
-// AnyName is the label or type of Poison for an invalid part that may declare any name.
+// AnyName is the block type or label for [Collector.Poison] if the invalid part may declare any name.
 const AnyName = "*"
 
 // NewCollector returns an empty collector. Excerpts are taken from files.

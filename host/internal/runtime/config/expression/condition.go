@@ -139,7 +139,7 @@ func (c *gateCompiler) bounds(expr hclsyntax.Expression) bool {
 	w := loopWalker{}
 	_ = hclsyntax.Walk(expr, &w)
 	if w.inner != nil {
-		c.add("config/limit", "a loop or splat inside a loop", *w.inner)
+		c.add("config/limit", "a for or splat inside another for, which is not permitted", *w.inner)
 		return false
 	}
 	return true

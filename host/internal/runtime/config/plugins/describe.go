@@ -489,8 +489,8 @@ func (r *Reader) accepts(s *decode.Section, p *Plugin) {
 	}
 }
 
-// BodyText returns the text of a foreign block without its layout. Only the schema of its plugin
-// could decode it.
+// BodyText returns a normal form of a foreign block for comparisons where the schema of its plugin
+// is not known: its attributes and blocks, one per line, sorted, without comments and layout.
 func BodyText(n *syntax.Node) string {
 	var lines []string
 	for _, each := range n.Layers {

@@ -281,7 +281,8 @@ func (p *Policy) Value() edn.Value {
 	return b.Map()
 }
 
-// Reads returns what the text depends on in each selected frame, except ids.
+// Reads returns the properties of a selected frame, besides its id, on which the result of Text
+// depends.
 func (p *Policy) Reads(sel store.Selection) []store.Word {
 	custom := p.Kind == Custom
 	list := []store.Word{store.BoundName, store.BoundKind}
