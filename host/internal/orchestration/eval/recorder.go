@@ -74,6 +74,9 @@ func (r *Recorder) Stop(err error) {
 	}
 }
 
+// Syncs reports whether Sync has anything to wait for.
+func (r *Recorder) Syncs() bool { return r.sync != nil }
+
 // Sync implements dispatch.Recorder.
 func (r *Recorder) Sync() error {
 	if r.sync == nil {
