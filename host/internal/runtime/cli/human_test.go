@@ -182,9 +182,11 @@ func TestPeopleNeedADaemon(t *testing.T) {
 // JRN-045: the deadline of a block human and what it says about it.
 func TestPeopleConfiguration(t *testing.T) {
 	t.Parallel()
+	const fallback = "dispatch \"default\" {\n  retry {\n    fallback = 1\n  }\n}"
 	for text, fault := range map[string]string{
 		`deadline = "1h"`: "",
-		"deadline = \"1h\"\n  on_deadline = \"escalate\"":                                        "",
+		"deadline = \"1h\"\n  on_deadline = \"escalate\"":                                        "config/unused",
+		"deadline = \"1h\"\n  on_deadline = \"escalate\"\n}\n" + fallback:                        "",
 		"deadline = \"1h\"\n  on_deadline = \"default\"\n  default = edn(\"{:approved false}\")": "",
 		"deadline = \"1h\"\n  on_deadline = \"default\"\n  default = edn(\"{:approved 1}\")":     "config/type",
 		"deadline = \"1h\"\n  on_deadline = \"default\"":                                         "config/missing",
@@ -192,15 +194,18 @@ func TestPeopleConfiguration(t *testing.T) {
 		"deadline = \"1h\"\n  default = edn(\"{:approved false}\")":                              "config/unused",
 		"intents = [\"refund/aprove\"]":                                                          "config/dangling-reference",
 	} {
-		block := "human \"people/boss\" {\n  intents = [\"refund/approve\"]\n  " + text + "\n}\n"
+		block := "human \"people/boss\" {\n  intents = [\"refund/approve\"]\n  " + text
+		if !strings.HasSuffix(text, "}") {
+			block += "\n}\n"
+		}
 		if fault == "config/dangling-reference" {
 			block = "human \"people/boss\" {\n  " + text + "\n}\n"
 		}
 		w := answering(t, people+block)
-		got := w.run("validate", "--edn")
+		got := w.run("validate", "--describe", "--edn")
 		found := edn.MustRead(got.stdout).String()
 		if fault == "" || fault == "config/unused" {
-			assert.Contains(t, found, fault, text)
+			assert.Equal(t, fault != "", strings.Contains(found, "config/unused"), "%s: %s", text, found)
 			assert.Equal(t, 0, got.code, "%s: %s", text, found)
 			continue
 		}

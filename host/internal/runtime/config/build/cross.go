@@ -38,6 +38,7 @@ func (b *builder) cross(
 		}
 		b.unnamed(in, &l)
 		b.learns(s, &l)
+		b.escalates(s, &l)
 		if l.RepairMax.V > 0 && len(candidates) > 0 &&
 			!slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
 			b.Report.Add(diag.Diagnostic{

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -76,6 +77,20 @@ func (b *builder) defaultAnswers() {
 			b.deadlineProblem(s, "default", "config/unused", "has a default, which is used only with on_deadline = \"default\"")
 		case given:
 			b.fitsAnswers(s)
+		}
+	}
+}
+
+// escalates warns about people whose questions escalate where no other candidate is tried.
+func (b *builder) escalates(intent *decode.Section, l *policy.Layer) {
+	if l.FallbackMax.V > 0 || l.Strategy.Or(policy.DefaultStrategy) != policy.Cascade {
+		return
+	}
+	for _, s := range b.All("human") {
+		intents, _ := s.Texts("intents")
+		if s.Written("deadline") && s.Text("on_deadline") == registry.DeadlineEscalate && slices.Contains(intents, intent.Label()) {
+			b.deadlineProblem(s, "on_deadline", "config/unused", "has on_deadline = \"escalate\" and "+intent.Node.Title()+
+				" no fallback, so no other candidate is asked; write retry { fallback = 1 } in the dispatch of the intent")
 		}
 	}
 }
