@@ -103,7 +103,7 @@ func TestCacheAsShown(t *testing.T) {
 // calls keep the declared order, then the better candidate comes first.
 func TestLearnedAsShown(t *testing.T) {
 	out := asShown(t, "docs/learned.md", "bin/ferment serve")
-	assert.Regexp(t, `(?m)^  decisions +25 drawn, 5 in the declared order$`, out)
+	assert.Regexp(t, `(?m)^  decisions +25 at random, 5 in the declared order$`, out)
 	assert.Regexp(t, `(?m)^t/good v1 +30 `, out)
 	assert.Contains(t, out, "dispatch/priors-reset")
 }

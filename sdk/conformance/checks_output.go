@@ -79,9 +79,7 @@ func startStdout(ctx context.Context, b *bench, in Instance, d contract.Descript
 	if err := p.Signal(syscall.SIGINT); err != nil {
 		return &fault{fmt.Errorf("interrupt the process: %w", err)}
 	}
-	if _, err := b.drain(ctx, in, b.call); err != nil {
-		return err
-	}
+	_, _ = b.drain(ctx, in, b.call) // one that SIGINT has ended fails core/fault/interrupt
 	in.Stop() // reads what is left in the pipes
 	b.output.add(in, b.check)
 	return b.output.empty()
