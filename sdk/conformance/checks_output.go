@@ -80,7 +80,7 @@ func startStdout(ctx context.Context, b *bench, in Instance, d contract.Descript
 		return &fault{fmt.Errorf("interrupt the process: %w", err)}
 	}
 	_, _ = b.drain(ctx, in, b.call) // one that SIGINT has ended fails core/fault/interrupt
-	in.Stop() // reads what is left in the pipes
+	in.Stop()                       // reads what is left in the pipes
 	b.output.add(in, b.check)
 	return b.output.empty()
 }
