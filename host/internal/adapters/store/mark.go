@@ -50,13 +50,14 @@ func (m *mark) write(number int64, sync bool) (err error) {
 		err = f.Sync()
 	}
 	if err == nil && sync && !m.used {
-		err = syncDir(filepath.Dir(m.path))
+		err = SyncDir(filepath.Dir(m.path))
 	}
 	m.number, m.used = number, true
 	return err
 }
 
-func syncDir(name string) error {
+// SyncDir makes the names in a directory durable.
+func SyncDir(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err

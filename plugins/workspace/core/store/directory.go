@@ -53,8 +53,9 @@ func openDir(dir string, create bool) (*os.Root, error) {
 	return at, nil
 }
 
-// enter opens the directory with a path in the one that has it. The entry that was opened is compared with the
-// entry that was examined, so a link that takes its place meanwhile is not followed.
+// enter opens the directory with a path in the one that has it. The entry that was opened is
+// compared with the entry that was examined, so a link that takes its place meanwhile is not
+// followed.
 func enter(in *os.Root, path string, create bool) (*os.Root, error) {
 	name := filepath.Base(path)
 	if create {

@@ -82,7 +82,7 @@ func Create(ctx context.Context, src Source, target string) (*Manifest, error) {
 	if err := os.Rename(result, target); err != nil {
 		return nil, failed(err)
 	}
-	if err := syncDir(filepath.Dir(target)); err != nil {
+	if err := store.SyncDir(filepath.Dir(target)); err != nil {
 		return nil, failed(err)
 	}
 	return m, nil
@@ -351,17 +351,6 @@ func syncTree(dir string) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		return syncDir(at)
+		return store.SyncDir(at)
 	})
-}
-
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
 }
