@@ -99,7 +99,14 @@ func (c *copier) copy() error {
 		return fmt.Errorf("open scratch directory: %w", err)
 	}
 	defer func() { _ = c.to.Close() }()
-	return fs.WalkDir(c.from.FS(), ".", c.visit)
+	return fs.WalkDir(c.from.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		err = c.visit(path, e, err)
+		// An entry may vanish after it was listed: the copy is then of the tree after that.
+		if gone := new(TreeError); path != "." && errors.As(err, &gone) && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
 }
 
 var versionControl = []string{".git", ".hg", ".svn"}

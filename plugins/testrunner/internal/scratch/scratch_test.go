@@ -124,6 +124,43 @@ func TestCopyFails(t *testing.T) {
 	assert.Empty(t, s.runs)
 }
 
+// A tree may be in use while it is copied: what vanishes after it was listed is not copied.
+func TestCopyOfTreeInUse(t *testing.T) {
+	src := t.TempDir()
+	write(t, src, "a", "a")
+	write(t, src, "file.part", "x")
+	write(t, src, "gone/inside", "x")
+	write(t, src, "kept/b", "b")
+	require.NoError(t, os.Symlink("a", filepath.Join(src, "link")))
+
+	s := open(t, t.TempDir(), Limits{})
+	ctx := &onCheck{Context: context.Background(), at: 2, do: func() { // the first check comes before the listing
+		for _, name := range []string{"file.part", "gone", "link"} {
+			assert.NoError(t, os.RemoveAll(filepath.Join(src, name)))
+		}
+	}}
+	c, err := s.Copy(ctx, "run", src)
+	require.NoError(t, err)
+	assert.Less(t, ctx.at, 0, "the entries vanished while the tree was copied")
+	out := listing(t, c.Dir)
+	delete(out, "gone/") // a directory may be there without what it held
+	assert.Equal(t, map[string]string{"a": "a", "kept/": "", "kept/b": "b"}, out)
+}
+
+// onCheck is a context that calls do when it is asked for its error for the at-th time.
+type onCheck struct {
+	context.Context
+	at int
+	do func()
+}
+
+func (c *onCheck) Err() error {
+	if c.at--; c.at == 0 {
+		c.do()
+	}
+	return c.Context.Err()
+}
+
 func writeFile(t testing.TB) string {
 	dir := t.TempDir()
 	write(t, dir, "file", "x")
