@@ -95,7 +95,11 @@ func (r *reader) jsonUnexpected(at int, state jsonState) {
 		r.failAt("invalid-utf8", at, "text is not valid UTF-8", "")
 		return
 	}
-	r.failAt("unexpected-character", at, "unexpected character "+quoteRune(ru), "expected "+jsonExpected[state])
+	hint := "expected " + jsonExpected[state]
+	if ru == ':' && state != jsonWantColon {
+		hint += "; a keyword such as :a is EDN, this text is read as JSON"
+	}
+	r.failAt("unexpected-character", at, "unexpected character "+quoteRune(ru), hint)
 }
 
 // jsonForm reads a value, or opens an array or object.

@@ -172,6 +172,10 @@ func TestJSONRefuses(t *testing.T) {
 	syntax := asSyntaxError(t, err, "")
 	assert.Equal(t, "body:2:2: invalid number 01 in [:a :b 2]", syntax.Error())
 	assert.Equal(t, "   2 |  01]}}\n     |  ^", syntax.Excerpt())
+	for text, says := range map[string]bool{`{:a 1}`: true, `{"a" 1}`: false, `[:a]`: true} {
+		_, err = edn.ReadJSON([]byte(text))
+		assert.Equal(t, says, strings.Contains(asSyntaxError(t, err, text).Hint, "is EDN"), "%s: %v", text, err)
+	}
 	_, err = edn.ReadJSON([]byte(`{"a":1,"b":{"c":1,"c":2}}`))
 	syntax = asSyntaxError(t, err, "")
 	assert.Equal(t, 13, syntax.First.Column)

@@ -150,6 +150,8 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :let :value 1 :id 7}`, []string{`1:33: error CHECK-015 wanted a string as the id of a node, got 7, in [:nodes 0 :id]`}},
 		{`{:op :emit :input 1 :needs "a"}`, []string{`1:37: error CHECK-015 wanted a vector of node ids, got "a", in [:nodes 0 :needs]`}},
 		{`{:op :let :as :a :value 1 :needs ["zz"]}`, []string{`1:44: error CHECK-015 no node has the id "zz" in [:nodes 0 :needs 0]`}},
+		{`{:op :let :as :a :value 1} {:op :let :as :b :value 1 :needs [:a]}`, []string{
+			`1:71: error CHECK-015 "a" in [:nodes 1 :needs 0] is the slot of node 0, not the id of a node: add :id "a" to that node`}},
 		{`{:op :let :as :a :value 1 :id "first" :needs ["frist"]} {:op :let :as :b :value 1 :id "e1" :needs ["frst"]}`, []string{
 			`1:56: error CHECK-015 no node has the id "frist" in [:nodes 0 :needs 0]`,
 			`1:109: error CHECK-015 no node has the id "frst" in [:nodes 1 :needs 0]; nearest is "first"`}},

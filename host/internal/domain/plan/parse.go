@@ -234,6 +234,11 @@ func (sc *scope) resolveNeeds(i int, v edn.Value) {
 				return // the invalid id may be the one meant
 			}
 			if !ok {
+				if by := slices.IndexFunc(sc.plan.Nodes, func(n Node) bool { return n.As == id }); by >= 0 {
+					sc.bad(checkType, "%s in %s is the slot of node %d, not the id of a node: add :id %s to that node",
+						strconv.Quote(id), showPath(sc.cur), by, strconv.Quote(id))
+					return
+				}
 				near := sc.nearestID(id, i)
 				sc.badNear(checkType, near, "no node has the id %s in %s", strconv.Quote(id), showPath(sc.cur))
 				return

@@ -125,6 +125,9 @@ written to c-02.md
 	assert.Equal(t, 2, got.code)
 	assert.Contains(t, got.stdout, "undone: the conversation is empty\n")
 	assert.Contains(t, got.stderr, "no change to undo")
+	got = w.chat("/regenerate #1\n", "c-03", "--model", "mine/spare")
+	assert.Contains(t, got.stderr, "the conversation has 0 turns")
+	assert.Contains(t, got.stderr, "send a message first")
 	s.stop()
 }
 

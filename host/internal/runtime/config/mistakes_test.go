@@ -861,6 +861,20 @@ func TestNearVariable(t *testing.T) {
 	assert.Equal(t, "OPENAI_MODEL", ds[0].Nearest)
 }
 
+// HCL-017, HCL-032: a variable that is missing because its line is wrong gives the error of the line only.
+func TestVariableOfWrongLine(t *testing.T) {
+	for _, use := range []string{
+		"locals {\n  key = env(\"KEY\")\n}\nferment {\n  data_dir = \"${local.key}/x\"\n}\n",
+		"effects {\n  secret \"key\" {\n    value = secret(\"env:KEY\")\n  }\n}\n",
+	} {
+		path := configtest.Write(t, use)
+		require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".env"), []byte("KEY value\n"), 0o600))
+		_, ds := config.Load(t.Context(), path, config.Options{Env: configtest.NoEnv})
+		require.Equal(t, []string{"config/syntax"}, configtest.Types(ds), use)
+		assert.Equal(t, ".env", ds[0].Range.File)
+	}
+}
+
 // HCL-017, HCL-026: a secret of an unset variable is reported with a similar variable of an .env file.
 func TestNearVariableOfSecret(t *testing.T) {
 	path := configtest.Write(t, "effects {\n  secret \"key\" {\n    value = secret(\"env:SEARCH_KYE\")\n  }\n}\n")

@@ -122,11 +122,16 @@ func (t *Talk) path(ctx context.Context) ([]turn, error) {
 // turnOf returns the index of the turn that an argument names with #N, otherwise of the last turn
 // of a role, and the rest of the argument.
 func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
+	const empty = "send a message first"
 	if number, rest, found := numbered(arg); found {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > len(path) {
+			hint := "/branch lists the last turns"
+			if len(path) == 0 {
+				hint = empty
+			}
 			return 0, "", contract.Errorf("conversation/turn-not-in-path", "there is no turn #%s, the conversation has %s",
-				number, counted(len(path), "turn")).WithHint("/branch lists the last turns")
+				number, counted(len(path), "turn")).WithHint(hint)
 		}
 		return n - 1, rest, nil
 	}
@@ -136,7 +141,7 @@ func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
 		}
 	}
 	return 0, "", contract.Errorf("conversation/turn-not-in-path", "the conversation has no turn of the %s yet", role).
-		WithHint("send a message first")
+		WithHint(empty)
 }
 
 // named reads the path and returns it with the turn that an argument names.

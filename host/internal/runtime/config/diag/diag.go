@@ -106,6 +106,9 @@ type errorKey struct {
 // AnyName is the block type or label for [Collector.Poison] if the invalid part may declare any name.
 const AnyName = "*"
 
+// EnvFile is the block type for [Collector.Poison] if a line of an .env file defines no variable.
+const EnvFile = ".env"
+
 // NewCollector returns an empty collector. Excerpts are taken from files.
 func NewCollector(files Sources) *Collector {
 	return &Collector{

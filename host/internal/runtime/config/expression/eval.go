@@ -491,7 +491,8 @@ func (e *Evaluator) diagnose(d *hcl.Diagnostic, s *diag.Source, path []string) d
 		out.Expected = diag.TextOrNil(signature(call.CalledFunctionName(), e.functions(s)))
 	}
 	if d.Summary == badOperand {
-		out.Hint = "operators take numbers and true or false; a template joins texts: \"${local.a}-${local.b}\""
+		out.Hint = "operators take numbers and true or false; a template joins texts: \"${local.a}-${local.b}\", " +
+			"concat(list, list) joins lists"
 	}
 	if names := membersAt(d); len(names) > 0 && d.Summary == noMember {
 		name := strings.TrimLeft(string(d.Subject.SliceBytes(s.Text)), ".")

@@ -179,6 +179,8 @@ func (e *Evaluator) envFunction() function.Function {
 				return cty.StringVal(value), nil
 			case len(args) == 2:
 				return args[1], nil
+			case len(e.Report.PoisonedLabels(diag.EnvFile)) > 0:
+				return cty.UnknownVal(cty.String), nil // the reported line may be the one that was to set it
 			}
 			missing := &FunctionError{
 				Type:    "config/env-missing",

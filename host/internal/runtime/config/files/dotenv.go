@@ -40,6 +40,8 @@ func parseEnv(s *diag.Source, report *diag.Collector) map[string]Variable {
 		d := diag.Diagnostic{Type: p.typ, Message: p.message, Range: s.Span(p.from, p.to), Hint: p.hint}
 		if p.other >= 0 {
 			d.Related = []diag.Related{{Range: s.Span(p.other, p.other), Message: "is the first one"}}
+		} else {
+			report.Poison(diag.EnvFile, "") // a variable may be missing because of it
 		}
 		report.Add(d)
 	}

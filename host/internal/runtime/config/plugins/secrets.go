@@ -33,6 +33,9 @@ func (r *Reader) SecretThere(s decode.SecretAt, subject string, path []string) {
 	}
 	d := diag.Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
 	if errors.Is(err, expression.ErrNoSecret) {
+		if s.Secret.Kind == "env" && len(r.Report.PoisonedLabels(diag.EnvFile)) > 0 {
+			return // the reported line may be the one that was to set it
+		}
 		if s.Secret.Kind == "file" {
 			d.Nearest, d.Hint = r.Neighbour(s.Secret.Path)
 		} else {
