@@ -211,6 +211,26 @@ func TestAbandonedSpacesAreRemoved(t *testing.T) {
 	assert.DirExists(t, filepath.Join(base, "other"))
 }
 
+// Processes that start together remove nothing of each other.
+func TestConcurrentOpens(t *testing.T) {
+	base := t.TempDir()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				s, err := Open(base, Limits{})
+				if !assert.NoError(t, err) {
+					return
+				}
+				_, err = s.Dir("run", "tree")
+				assert.NoError(t, err)
+				assert.NoError(t, s.Close())
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestConcurrentRuns(t *testing.T) {
 	src := t.TempDir()
 	write(t, src, "a", strings.Repeat("a", 1000))

@@ -25,6 +25,8 @@ type Store struct {
 const (
 	dirPrefix = "run-"
 	lockName  = ".lock"
+
+	openTries = 16
 )
 
 // Open creates the directory of this process below base, which it creates if needed, and removes
@@ -34,18 +36,48 @@ func Open(base string, limits Limits) (*Store, error) {
 		return nil, fmt.Errorf("open scratch space: %w", err)
 	}
 	removeAbandoned(base)
-	dir, err := os.MkdirTemp(base, dirPrefix)
+	for range openTries {
+		dir, lock, err := newLockedDir(base)
+		if err != nil {
+			return nil, fmt.Errorf("open scratch space: %w", err)
+		}
+		if lock != nil {
+			return &Store{dir: dir, lock: lock, limits: limits.withDefaults(), runs: make(map[string][]string)}, nil
+		}
+	}
+	return nil, fmt.Errorf("open scratch space: other processes removed %d directories below %s before they were locked",
+		openTries, base)
+}
+
+// newLockedDir creates and locks a directory. lock is nil if another process removed the directory
+// as abandoned before it was locked.
+func newLockedDir(base string) (dir string, lock *os.File, err error) {
+	if dir, err = os.MkdirTemp(base, dirPrefix); err != nil {
+		return "", nil, err
+	}
+	path := filepath.Join(dir, lockName)
+	if lock, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil && sameFile(lock, path) {
+		return dir, lock, nil
+	}
+	_ = lock.Close()
+	if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		return "", nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), os.RemoveAll(dir))
+	}
+	return "", nil, nil
+}
+
+// sameFile reports whether the path still names the open file.
+func sameFile(f *os.File, path string) bool {
+	a, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("open scratch space: %w", err)
+		return false
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err == nil {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock scratch space %s: %w", dir, err), os.RemoveAll(dir))
-	}
-	return &Store{dir: dir, lock: lock, limits: limits.withDefaults(), runs: make(map[string][]string)}, nil
+	b, err := os.Lstat(path)
+	return err == nil && os.SameFile(a, b)
 }
 
 // removeAbandoned removes the directories whose lock is free. Those that cannot

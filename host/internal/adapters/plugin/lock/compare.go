@@ -36,11 +36,8 @@ type Difference struct {
 
 // Command returns the command that approves the difference after a review.
 func (d Difference) Command() string {
-	switch d.Level {
-	case Escalation:
+	if d.Level == Escalation {
 		return "ferment plugin approve " + d.Plugin
-	case Changed:
-		return "ferment plugin lock"
 	}
 	return "ferment plugin lock"
 }
