@@ -508,6 +508,21 @@ func TestRemovedPluginServesOldRuns(t *testing.T) {
 	}
 }
 
+// HCL-040: a call that was bound before a reload took its capability from the plugin fails as not
+// ready, so that the next candidate is called, not as a capability that does not exist.
+func TestTakenCapabilityIsNotReady(t *testing.T) {
+	t.Parallel()
+	b := run(t, as("good")).ready()
+	b.mustAsk(`{:do "own"}`)
+	p, err := b.Prepare(within(t), Change{Replace: []Settings{as("tools")}})
+	require.NoError(t, err)
+	<-p.Commit()
+	_, err = b.ask(within(t), `{:do "own"}`)
+	require.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
+	assert.Contains(t, err.Error(), "no longer has the capability :t/echo")
+	assert.Equal(t, "runtime/not-ready", b.client.State("t/echo").Reason)
+}
+
 // A removed plugin that is added again keeps serving old runs.
 func TestRemovedPluginComesBack(t *testing.T) {
 	t.Parallel()

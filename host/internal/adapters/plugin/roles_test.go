@@ -374,6 +374,10 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 				return edn.Nil(), err
 			}
 		}
+	case "own": // of another capability: as package sdk does
+		if id := call.Request.Key("task").Key("cap/id"); id.String() != f.capability {
+			return edn.Nil(), contract.Errorf("cap/not-found", "this plugin has no capability %s", id)
+		}
 	case "fail":
 		return edn.Nil(), contract.Errorf("input/invalid", "no such thing")
 	case "big":
