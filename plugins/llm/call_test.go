@@ -105,6 +105,7 @@ func TestHeaders(t *testing.T) {
 		assert.Contains(t, h.Get(header), canary)
 		assert.Equal(t, "docs", h.Get("X-Team"))
 		assert.Empty(t, h.Get("Cookie"))
+		assert.Equal(t, "identity", h.Get("Accept-Encoding"), "without it a server may compress")
 	}
 }
 

@@ -47,12 +47,8 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 
 // vectors parses the answer.
 func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Error) {
-	head, fault := c.exchange.Head(ctx)
-	if fault != nil {
-		return edn.Nil(), c.fault(fault)
-	}
-	if c.head = head; c.declined() {
-		return edn.Nil(), c.refused(ctx)
+	if err := c.accepted(ctx); err != nil {
+		return edn.Nil(), err
 	}
 	body, fault := c.exchange.All(ctx, transport.MaxResponse+1)
 	if fault != nil {
