@@ -371,13 +371,13 @@ func TestEmbed(t *testing.T) {
 		assert.Equal(t, "7 0 :exact 0.000007M", o.usage.Key("tokens-in").String()+" "+o.usage.Key("tokens-out").String()+" "+
 			o.usage.Key("tokens-mark").String()+" "+o.usage.Key("cost-usd").String(), dialect)
 
-		swapped := `{"data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1]}]}`
+		swapped := `{"data":[{"index":1,"embedding":[2,2]},{"index":0,"embedding":[1,1]}]}`
 		r.server.Then(status(200, swapped))
 		o = r.ask(t.Context(), "model/embed", input, "", nil)
 		require.Nil(t, o.err, "%s: %v", dialect, o.err)
-		assert.Equal(t, "[[1.0] [2.0]]", o.out.Key("vectors").String(), "%s: in the order of the texts", dialect)
+		assert.Equal(t, "[[1.0 1.0] [2.0 2.0]]", o.out.Key("vectors").String(), "%s: in the order of the texts", dialect)
 		assert.Equal(t, ":estimated", o.usage.Key("tokens-mark").String(), dialect)
-		for _, body := range []string{`{"data":[]}`, `{"embeddings":[[1]]}`, `{"embeddings":[[1],[1,2]]}`, `<html>`, `{"data":[{"index":7,"embedding":[1]},{"index":0,"embedding":[1]}]}`} {
+		for _, body := range []string{`{"data":[]}`, `{"embeddings":[[1]]}`, `{"embeddings":[[1],[1,2]]}`, `<html>`, `{"data":[{"index":7,"embedding":[1]},{"index":0,"embedding":[1]}]}`, `{"embeddings":[[1,2,3],[1,2,3]]}`} {
 			r.server.Then(status(200, body))
 			o := r.ask(t.Context(), "model/embed", input, "", nil)
 			require.NotNil(t, o.err, body)
