@@ -49,6 +49,21 @@ func (r *rig) unsayable(o outcome, about string) {
 
 const twoTools = `:tools [{:tool/id :fs/read :in-schema [:map [:path :string]]} {:tool/id :fs/list :in-schema [:map]}]`
 
+// LM-008: a request of system messages alone cannot be expressed in the format of Anthropic, which
+// keeps them apart from the messages.
+func TestSystemMessagesAlone(t *testing.T) {
+	const input = `{:messages [{:role :system :content "Be brief."}]}`
+	for _, dialect := range dialects() {
+		r := newRig(t, dialect, "", "", talks()[dialect].whole("Fine."))
+		o := r.ask(t.Context(), "model/chat", input, "", nil)
+		if dialect == "anthropic-messages" {
+			r.unsayable(o, dialect)
+			continue
+		}
+		assert.Nil(t, o.err, dialect)
+	}
+}
+
 // LM-008: the tool choice goes into the field of the dialect. A choice that it
 // cannot express is rejected before anything is sent.
 func TestToolChoice(t *testing.T) {

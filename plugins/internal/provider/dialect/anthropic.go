@@ -12,6 +12,9 @@ import (
 func encodeAnthropic(r *chat.Request) *encoding {
 	e := &encoding{}
 	system, turns := anthropicMessages(r.Messages, e)
+	if len(turns) == 0 {
+		e.refuse("it needs a message that is not a system message")
+	}
 	o := r.Options
 	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
 	if o.MaxTokens == 0 {
