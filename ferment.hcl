@@ -396,6 +396,12 @@ dispatch "quality_first" {
   repair { max = 1 }
 }
 
+# For judges: the call to a model that a judge makes has its own retries, which
+# would be multiplied by those of the judge.
+dispatch "judge" {
+  retry { same_capability = 0 }
+}
+
 # --- prompts: instructions for language models --------------------------------
 
 # The default comes first, then the role, then the intent, then the addenda of
@@ -624,6 +630,7 @@ intent "eval/grade" {
   out        = "res/eval"
   candidates = ["judge/rubric", "judge/rules"]
   role       = "judge"
+  dispatch   = dispatch.judge
 
   budget { max_tokens = 220 }
 }

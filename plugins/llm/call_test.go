@@ -105,6 +105,7 @@ func TestHeaders(t *testing.T) {
 		assert.Contains(t, h.Get(header), canary)
 		assert.Equal(t, "docs", h.Get("X-Team"))
 		assert.Empty(t, h.Get("Cookie"))
+		assert.Equal(t, "identity", h.Get("Accept-Encoding"), "without it a server may compress")
 	}
 }
 
@@ -158,6 +159,43 @@ func TestStructured(t *testing.T) {
 	r := newRig(t, "anthropic-messages", `{:structured "json"}`, "")
 	o := r.ask(t.Context(), "eval/grade", `{:result {:text "x"}}`, shape, nil)
 	r.unsayable(o, "what was demanded cannot be had")
+}
+
+// TXT-001: what a model thinks is not its answer, whether the schema is enforced by the server or
+// is part of the prompt.
+func TestReasoningIsNotTheAnswer(t *testing.T) {
+	const grading = `{:result {:text "x"}}`
+	const chatting = `{:messages [{:role :user :content "Grade it."}]
+	                   :output {:name :a/grade :schema [:map [:score :number]]}}`
+	const draft, value = `{"score":0}`, `{"score":1}`
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		for _, mode := range []string{"auto", "prompt"} {
+			r := newRig(t, dialect, `{:structured "`+mode+`"}`, "")
+			for _, tt := range []struct{ thinks, says, typ string }{
+				{"<think>\nMaybe " + draft + ", but no.\n</think>\n\n", value, ""},
+				{"Maybe " + draft + ", but no.\n</think>\n\n", value, ""},
+				{"<think>the set {a, b} and {c}</think>\n", value, ""},
+				{"<think>" + draft + "</think>\n", "I cannot say.", "format/drift"},
+				{"<think>" + draft + "</think>\n", `{"score":"none"}`, "schema/invalid"},
+				{"<think>" + draft, "</think>", "provider/empty"},
+				{draft, "</think>\n", "provider/empty"},
+				{"<think>Maybe ", draft, "provider/empty"},
+			} {
+				for intent, input := range map[string]string{"eval/grade": grading, "model/chat": chatting} {
+					about := fmt.Sprintf("%s %s %s: %s%s", dialect, mode, intent, tt.thinks, tt.says)
+					r.server.Then(k.says(k.start, k.text(tt.thinks), k.text(tt.says), k.finish("stop"), k.end))
+					o := r.ask(t.Context(), intent, input, "", nil)
+					assert.Equal(t, tt.typ, failureOf(o.err), about)
+					if tt.typ == "" && intent == "eval/grade" {
+						score, _ := o.out.Key("score").AsNumber()
+						assert.Equal(t, "1", score.RatString(), about)
+					}
+					assert.Equal(t, tt.thinks+tt.says, o.text, "the pieces are the raw text")
+				}
+			}
+		}
+	}
 }
 
 // JDG-001, LLM-040: a request with messages may ask for a form and a seed; the

@@ -49,6 +49,21 @@ func (r *rig) unsayable(o outcome, about string) {
 
 const twoTools = `:tools [{:tool/id :fs/read :in-schema [:map [:path :string]]} {:tool/id :fs/list :in-schema [:map]}]`
 
+// LM-008: a request of system messages alone cannot be expressed in the format of Anthropic, which
+// keeps them apart from the messages.
+func TestSystemMessagesAlone(t *testing.T) {
+	const input = `{:messages [{:role :system :content "Be brief."}]}`
+	for _, dialect := range dialects() {
+		r := newRig(t, dialect, "", "", talks()[dialect].whole("Fine."))
+		o := r.ask(t.Context(), "model/chat", input, "", nil)
+		if dialect == "anthropic-messages" {
+			r.unsayable(o, dialect)
+			continue
+		}
+		assert.Nil(t, o.err, dialect)
+	}
+}
+
 // LM-008: the tool choice goes into the field of the dialect. A choice that it
 // cannot express is rejected before anything is sent.
 func TestToolChoice(t *testing.T) {
@@ -371,13 +386,13 @@ func TestEmbed(t *testing.T) {
 		assert.Equal(t, "7 0 :exact 0.000007M", o.usage.Key("tokens-in").String()+" "+o.usage.Key("tokens-out").String()+" "+
 			o.usage.Key("tokens-mark").String()+" "+o.usage.Key("cost-usd").String(), dialect)
 
-		swapped := `{"data":[{"index":1,"embedding":[2]},{"index":0,"embedding":[1]}]}`
+		swapped := `{"data":[{"index":1,"embedding":[2,2]},{"index":0,"embedding":[1,1]}]}`
 		r.server.Then(status(200, swapped))
 		o = r.ask(t.Context(), "model/embed", input, "", nil)
 		require.Nil(t, o.err, "%s: %v", dialect, o.err)
-		assert.Equal(t, "[[1.0] [2.0]]", o.out.Key("vectors").String(), "%s: in the order of the texts", dialect)
+		assert.Equal(t, "[[1.0 1.0] [2.0 2.0]]", o.out.Key("vectors").String(), "%s: in the order of the texts", dialect)
 		assert.Equal(t, ":estimated", o.usage.Key("tokens-mark").String(), dialect)
-		for _, body := range []string{`{"data":[]}`, `{"embeddings":[[1]]}`, `{"embeddings":[[1],[1,2]]}`, `<html>`, `{"data":[{"index":7,"embedding":[1]},{"index":0,"embedding":[1]}]}`} {
+		for _, body := range []string{`{"data":[]}`, `{"embeddings":[[1]]}`, `{"embeddings":[[1],[1,2]]}`, `<html>`, `{"data":[{"index":7,"embedding":[1]},{"index":0,"embedding":[1]}]}`, `{"embeddings":[[1,2,3],[1,2,3]]}`} {
 			r.server.Then(status(200, body))
 			o := r.ask(t.Context(), "model/embed", input, "", nil)
 			require.NotNil(t, o.err, body)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -249,5 +250,70 @@ func TestUsageRestsOnTheBestCount(t *testing.T) {
 			assert.Equal(t, tt.want, edn.Vector(u.Key("tokens-in"), u.Key("tokens-out"), u.Key("tokens-mark"), o.meta.Key("tokens/counted-by")).String())
 			assert.Len(t, r.server.Besides(), tt.asked)
 		})
+	}
+}
+
+// LLM-020: a stated 0 contradicts a request or an answer of any length, and a 0 after another
+// figure states nothing.
+func TestUsageOfZero(t *testing.T) {
+	openAI := func(usage string) string { return `{"choices":[],"usage":` + usage + `}` }
+	start := func(usage string) string { return `{"type":"message_start","message":{"usage":` + usage + `}}` }
+	end := func(usage string) string {
+		return `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":` + usage + `}`
+	}
+	ollama := func(in, out int) string {
+		return fmt.Sprintf(`{"done":true,"done_reason":"stop","prompt_eval_count":%d,"eval_count":%d}`, in, out)
+	}
+	completed := func(usage string) string {
+		return `{"type":"response.completed","response":{"status":"completed","output":[],"usage":` + usage + `}}`
+	}
+	for _, tt := range []struct {
+		name, dialect string
+		before, after string // events around the text
+		want          string // in, out, cached, mark
+	}{
+		{"zeros", "openai-chat", "", openAI(`{"prompt_tokens":0,"completion_tokens":0}`), `[13 4 0 :at-least]`},
+		{"zero out", "openai-chat", "", openAI(`{"prompt_tokens":12,"completion_tokens":0}`), `[12 4 0 :at-least]`},
+		{
+			"only at the start", "openai-chat", openAI(`{"prompt_tokens":12,"completion_tokens":0}`), openAI(`null`),
+			`[12 4 0 :at-least]`,
+		},
+		{
+			"zeros after figures", "openai-chat", openAI(`{"prompt_tokens":12,"completion_tokens":5}`),
+			openAI(`{"prompt_tokens":0,"completion_tokens":0}`), `[12 5 0 :exact]`,
+		},
+		{
+			"zeros", "anthropic-messages", start(`{"input_tokens":0,"output_tokens":0}`), end(`{"output_tokens":0}`),
+			`[13 4 0 :at-least]`,
+		},
+		{
+			"zeros after figures", "anthropic-messages", start(`{"input_tokens":12,"cache_read_input_tokens":9,"output_tokens":1}`),
+			end(`{"input_tokens":0,"cache_read_input_tokens":0,"output_tokens":5}`), `[21 5 9 :exact]`,
+		},
+		{"zeros", "ollama-chat", "", ollama(0, 0), `[13 4 0 :at-least]`},
+		{"zeros", "openai-responses", "", completed(`{"input_tokens":0,"output_tokens":0}`), `[13 4 0 :at-least]`},
+	} {
+		k := talks()[tt.dialect]
+		event := func(data string) string {
+			switch {
+			case data == "":
+				return ""
+			case k.event == nil:
+				return "data: " + data + "\n\n"
+			}
+			return k.event(data)
+		}
+		finish := ""
+		if tt.dialect == "openai-chat" {
+			finish = event(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`)
+		}
+		r := newRig(t, tt.dialect, `{:count "estimate"}`, "",
+			k.says(event(tt.before), k.text("hello world"), finish, event(tt.after), k.end))
+		o := r.ask(t.Context(), "model/chat", hello, "", nil)
+		require.Nil(t, o.err, "%s %s: %s", tt.dialect, tt.name, o.err)
+		u := o.usage
+		got := edn.Vector(u.Key("tokens-in"), u.Key("tokens-out"), u.Key("tokens-cached"), u.Key("tokens-mark")).String()
+		assert.Equal(t, tt.want, got, "%s %s", tt.dialect, tt.name)
+		costs(t, u, tt.name)
 	}
 }

@@ -403,6 +403,12 @@ func anthropicFaults() []streamFault {
 		event := `data:{"type":"error","error":{"type":"` + e.word + `","message":"it failed"}}`
 		all = append(all, product(messages, e.want, "", map[string]string{e.word: event, e.word + " with its name": "line:event: error | " + event, e.word + " without a type": `data:{"error":{"type":"` + e.word + `","message":"it failed"}}`}, places, []string{"done", "do:cut"})...)
 	}
+	block := func(index int, text string) string {
+		return fmt.Sprintf(`data:{"type":"content_block_start","index":%d,"content_block":{"type":"text","text":%q}}`, index, text)
+	}
+	piece := func(index int, text string) string {
+		return fmt.Sprintf(`data:{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%q}}`, index, text)
+	}
 	return slices.Concat(all,
 		product(proxy, "", "", map[string]string{
 			"a text": `"3"`, "a list": `[3]`, "a number": `3`, "texts": `{"output_tokens":"3"}`, "floats": `{"output_tokens":3.0}`, "below zero": `{"output_tokens":-3}`,
@@ -429,6 +435,28 @@ func anthropicFaults() []streamFault {
 				says: `start | data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"},` +
 					`"error":{"type":"api_error","message":"it failed"}} | finish:stop | done`,
 				want: "provider/error",
+			},
+			streamFault{
+				name: "blocks of text in turns", source: proxy, says: "start | text:Hello  | " + block(1, "") + " | " + piece(1, "world.") +
+					" | " + piece(0, "wide ") + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello world.wide ",
+			},
+			streamFault{
+				name: "a block in front of an earlier one", source: proxy,
+				says: `event:{"type":"message_start","message":{"usage":{"input_tokens":9}}} | ` + block(1, "world.") + " | " + block(0, "") + " | " + piece(0, "Hello ") + " | finish:stop | done",
+				want: "stream/truncated", kept: "world.Hello ",
+			},
+			streamFault{
+				name: "a missing block", source: proxy, says: "start | text:Hello  | " + block(2, "world.") + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "blocks of text one after another", source: messages,
+				says: "start | text:Hello  | " + block(1, "wor") + " | " + piece(1, "ld.") + " | finish:stop | done", meant: "Hello world.",
+			},
+			streamFault{
+				name: "a piece named ping", source: proxy,
+				says: "start | text:Hello  | line:event: ping | " + piece(0, "world.") + " | finish:stop | done", meant: "Hello world.",
 			},
 			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
 		))

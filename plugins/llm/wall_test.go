@@ -63,6 +63,13 @@ func answers(code int, body string, headers ...string) func(talk, string) wirete
 	return func(talk, string) wiretest.Transcript { return status(code, body, headers...) }
 }
 
+// compressed is a stream in gzip.
+func compressed(k talk, _ string) wiretest.Transcript {
+	tr := k.says("\x1f\x8b\x08")
+	tr.Header.Set("Content-Encoding", "gzip")
+	return tr
+}
+
 func do(what string) func(talk) string { return func(talk) string { return "!" + what } }
 
 func text(s string) func(talk) string { return func(k talk) string { return k.text(s) } }
@@ -91,6 +98,7 @@ func wall() []fault {
 		{name: "3 not found without a model code", origin: "Go, net/http, and gin: 404 page not found, as of Ollama", plays: answers(404, `404 page not found`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
 		{name: "3 a page", origin: "JuiceBoxxGames/utsuwa pull request 67: the address of a website answers 200", plays: answers(200, `<html><title>Welcome</title></html>`, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
 		{name: "3 other JSON", origin: "llama.cpp, tools/server/README.md: the answer of /health", plays: answers(200, `{"status":"ok"}`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 compressed", origin: "nginx, ngx_http_gunzip_module: gzip for clients that do not ask for it", plays: compressed, once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
 		{name: "3 nothing", origin: "no public source: a proxy that drops the body", plays: answers(200, ``, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
 		{name: "4 bad request", origin: "OpenAI, error codes guide: 400", plays: answers(400, mistaken), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
 		{name: "4 unprocessable", origin: "FastAPI, handling errors: 422 with a detail", plays: answers(422, `{"detail":"no"}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},

@@ -211,6 +211,10 @@ func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
 	if c.Cut {
 		a.meta = a.meta.AssocKey("text/cut?", edn.Bool(true))
 	}
+	found := cleaned.Key("tool/calls").Len() > out.Key("tool/calls").Len()
+	if finish, _ := a.meta.Key("finish").AsKeyword(); found && finish == "stop" {
+		a.meta = a.meta.AssocKey("finish", edn.K("tool-calls"))
+	}
 	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
 }
 

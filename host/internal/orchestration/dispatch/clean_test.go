@@ -31,6 +31,25 @@ func constrained(l policy.Layer, constraints string) policy.Layer {
 	return l
 }
 
+// TXT-004: a call in the text ends an answer as other calls do, in its metadata too.
+func TestFinishOfACallInTheText(t *testing.T) {
+	const tools = `{:prompt "p" :tools [{:tool/id :fs/read}]}`
+	for answer, want := range map[string]string{
+		`{:text "<tool_call>{\"name\":\"fs_read\"}</tool_call>" :finish :stop}`:   ":tool-calls",
+		`{:text "<tool_call>{\"name\":\"fs_read\"}</tool_call>" :finish :length}`: ":length",
+		`{:text " Yes." :finish :stop}`:                                           ":stop",
+	} {
+		w := models(t, 1)
+		step := out(answer)
+		step.Meta = edn.MustMap(edn.K("finish"), step.Value.Key("finish"))
+		w.On("t/a", step)
+		s := serve(t, w, order{layer: retries(0, 0), input: tools})
+		require.Empty(t, s.failure())
+		assert.Equal(t, want, s.Out.Key("finish").String(), answer)
+		assert.Equal(t, want, s.Meta.Key("finish").String(), answer)
+	}
+}
+
 // TXT-001, TXT-003, TXT-004, TXT-005: the answer of a model is cleaned, other
 // answers are not.
 func TestModelsAreCleaned(t *testing.T) {

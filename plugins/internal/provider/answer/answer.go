@@ -250,17 +250,29 @@ func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
 
 // fetch reads the exchange to its end, whatever the answer is.
 func (c *call) fetch(ctx context.Context) *contract.Error {
-	head, fault := c.exchange.Head(ctx)
-	if fault != nil {
-		return c.fault(fault)
-	}
-	c.head = head
-	if head.Status < 200 || head.Status > 299 {
-		return c.refused(ctx)
+	if err := c.accepted(ctx); err != nil {
+		return err
 	}
 	if err := c.receive(ctx); err != nil {
 		c.cut = true
 		return err
+	}
+	return nil
+}
+
+// accepted waits for the head of the response. It returns an error if the server declined the
+// request or its body cannot be read.
+func (c *call) accepted(ctx context.Context) *contract.Error {
+	head, fault := c.exchange.Head(ctx)
+	if fault != nil {
+		return c.fault(fault)
+	}
+	if c.head = head; c.declined() {
+		return c.refused(ctx)
+	}
+	if coding := head.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return c.fail(failure.Foreign, "the body has the content coding %s, the request accepts none", coding).
+			WithHint("configure the server, or the proxy in front of it, not to compress responses")
 	}
 	return nil
 }

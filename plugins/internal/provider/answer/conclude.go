@@ -13,13 +13,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
+	"github.com/fermenthq/ferment/sdk/text"
 )
 
 // conclude returns the output of a complete answer, or the reason why it has
 // none.
 func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 	a, q := c.answer, c.question
-	text := a.Text.String()
 	if len(a.Calls) > 0 && a.Finish == chat.Stop {
 		a.Finish = chat.ToolCalls // some servers use the same finish reason for calls and texts
 	}
@@ -42,7 +42,7 @@ func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
 	case a.Finish == chat.ToolCalls && len(a.Calls) == 0:
 		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer ends with a tool call that did not arrive"))
-	case len(a.Calls) == 0 && emptied(text):
+	case len(a.Calls) == 0 && emptied(a.Text.String()):
 		return edn.Nil(), c.empty()
 	}
 	calls, err := c.calls()
@@ -52,7 +52,7 @@ func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 	if how := q.Choice.Disobeyed(a.Calls); how != "" {
 		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer %s", how))
 	}
-	return c.output(text, calls)
+	return c.output(a.Text.String(), calls)
 }
 
 // empty returns the error of an answer without text. If reasoning used up the limit of tokens,
@@ -121,7 +121,7 @@ func (c *call) tolerated(structured bool) bool {
 }
 
 // output returns the value that the intent requires.
-func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Error) {
+func (c *call) output(said string, calls []edn.Value) (edn.Value, *contract.Error) {
 	q := c.question
 	var out edn.MapBuilder
 	if len(calls) > 0 {
@@ -130,24 +130,24 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 	switch {
 	case q.Intent == question.Chat:
 		if q.Shape != nil && len(calls) == 0 { // the text is kept, but must contain the value
-			if _, err := c.shaped(text); err != nil {
+			if _, err := c.shaped(said); err != nil {
 				return edn.Nil(), err
 			}
 		}
 		if parts := c.parts(); len(parts) > 0 {
 			out.Key("parts", edn.Vector(parts...))
 		}
-		out.Key("text", edn.Text(text))
+		out.Key("text", edn.Text(said))
 		out.Key("finish", edn.K(string(c.answer.Finish)))
 	case q.Shape == nil || len(calls) > 0:
 		if q.TextKey == "code" || q.TextKey == "patch" {
-			text, c.how = shape.Program(text)
+			said, c.how = shape.Program(said)
 		}
-		if text != "" {
-			out.Key(q.TextKey, edn.Text(text))
+		if said != "" {
+			out.Key(q.TextKey, edn.Text(said))
 		}
 	default:
-		v, err := c.shaped(text)
+		v, err := c.shaped(said)
 		if err != nil {
 			return edn.Nil(), err
 		}
@@ -157,8 +157,8 @@ func (c *call) output(text string, calls []edn.Value) (edn.Value, *contract.Erro
 }
 
 // shaped parses the requested value from a text.
-func (c *call) shaped(text string) (edn.Value, *contract.Error) {
-	v, how, problem := c.question.Shape.Read(text)
+func (c *call) shaped(said string) (edn.Value, *contract.Error) {
+	v, how, problem := c.question.Shape.Read(said)
 	name := c.question.Shape.Name
 	switch {
 	case problem == nil:
@@ -264,15 +264,7 @@ func (c *call) parts() []edn.Value {
 	return all
 }
 
-// emptied reports whether a text is blank or consists of a block of reasoning only.
-func emptied(text string) bool {
-	rest := strings.TrimSpace(text)
-	for _, tag := range []string{"think", "thinking", "reasoning"} {
-		if !strings.HasPrefix(rest, "<"+tag+">") {
-			continue
-		}
-		end := strings.LastIndex(rest, "</"+tag+">")
-		return end < 0 || strings.TrimSpace(rest[end+len(tag)+3:]) == ""
-	}
-	return rest == ""
+// emptied reports whether nothing is left of a text after its clean-up.
+func emptied(raw string) bool {
+	return strings.TrimSpace(text.WithoutReasoning(text.WithoutControls(raw))) == ""
 }

@@ -149,7 +149,7 @@ func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 // verify stated figures.
 func (c *call) settle(ctx context.Context) {
 	ratio := &c.model.Counting.Ratio
-	guessed := c.request.Images() > 0 && c.answer.Usage.In >= 0
+	guessed := c.request.Images() > 0 && c.answer.Usage.In > 0
 	estimated := pricing.Counted{
 		In:  ratio.Apply(pricing.EstimateRequest(c.request)),
 		Out: ratio.Apply(pricing.EstimateAnswer(c.answer)),

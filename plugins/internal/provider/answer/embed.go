@@ -2,6 +2,7 @@ package answer
 
 import (
 	"context"
+	"errors"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
@@ -38,7 +39,7 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 		return edn.Nil(), err
 	}
 	defer leave()
-	value, err := c.vectors(ctx, len(texts))
+	value, err := c.vectors(ctx, len(texts), dims)
 	if err == nil {
 		c.settle(ctx)
 	}
@@ -46,19 +47,19 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 }
 
 // vectors parses the answer.
-func (c *call) vectors(ctx context.Context, texts int) (edn.Value, *contract.Error) {
-	head, fault := c.exchange.Head(ctx)
-	if fault != nil {
-		return edn.Nil(), c.fault(fault)
-	}
-	if c.head = head; c.declined() {
-		return edn.Nil(), c.refused(ctx)
+func (c *call) vectors(ctx context.Context, texts int, dims int64) (edn.Value, *contract.Error) {
+	if err := c.accepted(ctx); err != nil {
+		return edn.Nil(), err
 	}
 	body, fault := c.exchange.All(ctx, transport.MaxResponse+1)
 	if fault != nil {
 		return edn.Nil(), c.fault(fault)
 	}
-	said, err := dialect.ReadEmbed(body, texts)
+	said, err := dialect.ReadEmbed(body, texts, dims)
+	var unfit *dialect.Unfit
+	if errors.As(err, &unfit) {
+		return edn.Nil(), c.fail(failure.Foreign, "%s", unfit.What).WithHint(unfit.Hint)
+	}
 	if err != nil {
 		return edn.Nil(), c.broken(ctx, err, true)
 	}

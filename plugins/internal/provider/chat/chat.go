@@ -169,6 +169,7 @@ func (b *Block) Sign(signature string) {
 type Answer struct {
 	Text, Reasoning strings.Builder
 	text, reasoning Seam
+	lastText        int // highest index of a block with text
 	Refusal         strings.Builder
 	Calls           []*RawCall
 	Blocks          []*Block
@@ -179,7 +180,8 @@ type Answer struct {
 	// Ended means that the formal end of the stream was seen. Resumed means
 	// that text came after a finish reason, which was then not the end.
 	Ended, Resumed bool
-	// Damaged counts invalid characters in the texts.
+	// Damaged counts invalid characters in the texts, and signs that a part of them is missing
+	// or out of order.
 	Damaged   int
 	Usage     Usage
 	Model     string // of the serving model
@@ -190,8 +192,13 @@ type Answer struct {
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
 
 // AddText appends a piece of the text to the block with the index. It returns the characters that
-// are complete now; see Seam.
+// are complete now; see Seam. The text is that of all blocks by their index, so a piece of a block
+// in front of the last one damages it: the pieces behind its place were shown already.
 func (a *Answer) AddText(index int, piece string) string {
+	if index < a.lastText {
+		a.Damaged++
+	}
+	a.lastText = max(a.lastText, index)
 	shown := a.add(&a.Text, &a.text, piece)
 	a.Block(TextPart, index).Text.WriteString(shown)
 	return shown

@@ -12,6 +12,9 @@ import (
 func encodeAnthropic(r *chat.Request) *encoding {
 	e := &encoding{}
 	system, turns := anthropicMessages(r.Messages, e)
+	if len(turns) == 0 {
+		e.refuse("it needs a message that is not a system message")
+	}
 	o := r.Options
 	body := map[string]any{"model": r.Model, "messages": turns, "stream": !r.Whole, "max_tokens": o.MaxTokens}
 	if o.MaxTokens == 0 {
@@ -321,8 +324,12 @@ type anthropicUsage struct {
 }
 
 // anthropicDecoder keeps the separately counted parts of the input: an event
-// may state some of them again, and the sum must stay correct.
-type anthropicDecoder struct{ fresh, read, written int64 }
+// may state some of them again, and the sum must stay correct. next is the index of
+// the next block, 0 before the first one, which may have any index.
+type anthropicDecoder struct {
+	fresh, read, written int64
+	next                 int
+}
 
 func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
 	var e anthropicEvent
@@ -344,6 +351,10 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 		into.Ended = true
 		return d.message(&e.anthropicMessage, e.Usage, into), nil
 	case "content_block_start":
+		if d.next > 0 && e.Index > d.next { // a block is missing
+			into.Damaged++
+		}
+		d.next = max(d.next, e.Index+1)
 		return e.Block.pieces(e.Index, into), nil
 	case "content_block_delta":
 		pieces := e.Delta.pieces(e.Index, into)

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
@@ -39,10 +39,16 @@ type Embedded struct {
 	Usage   chat.Usage
 }
 
-// ReadEmbed parses an answer with the embedding vectors of a number of texts. The error is
-// ErrMalformed for a truncated answer, an *InBand for an error of the provider, and ErrForeign if
-// the body does not have one vector per text, all of the same length.
-func ReadEmbed(body []byte, texts int) (Embedded, error) {
+// Unfit is the error of an answer that does not fit the request.
+type Unfit struct{ What, Hint string }
+
+func (u *Unfit) Error() string { return u.What }
+
+// ReadEmbed parses an answer with the embedding vectors of a number of texts. dims is the requested
+// length, 0 for any. The error is ErrMalformed for a truncated answer, an *InBand for an error of
+// the provider, ErrForeign if the body has no vectors, and an *Unfit if it does not have one vector
+// per text, all of the same length.
+func ReadEmbed(body []byte, texts int, dims int64) (Embedded, error) {
 	var said struct {
 		Error json.RawMessage `json:"error"`
 		Model text            `json:"model"`
@@ -69,7 +75,7 @@ func ReadEmbed(body []byte, texts int) (Embedded, error) {
 		return e, ErrForeign
 	}
 	e.Model, e.Vectors = string(said.Model), said.Embeddings
-	if e.Vectors == nil {
+	if e.Vectors == nil && said.Data != nil {
 		e.Vectors = make([]Vector, len(said.Data))
 		for _, d := range said.Data {
 			if d.Index >= 0 && d.Index < len(e.Vectors) {
@@ -79,9 +85,28 @@ func ReadEmbed(body []byte, texts int) (Embedded, error) {
 	}
 	said.Usage.In.set(&e.Usage.In)
 	said.In.set(&e.Usage.In)
-	bad := func(v Vector) bool { return len(v) == 0 || len(v) != len(e.Vectors[0]) }
-	if len(e.Vectors) != texts || texts == 0 || slices.ContainsFunc(e.Vectors, bad) {
+	if e.Vectors == nil {
 		return e, ErrForeign
 	}
-	return e, nil
+	return e, e.fits(texts, dims)
+}
+
+// fits returns an *Unfit unless there is one vector per text, all of the same length.
+func (e Embedded) fits(texts int, dims int64) error {
+	const hint = "use a model that embeds each text of a request"
+	if len(e.Vectors) != texts {
+		return &Unfit{fmt.Sprintf("the answer has %d vectors for %d texts", len(e.Vectors), texts), hint}
+	}
+	for i, v := range e.Vectors {
+		switch n := len(v); {
+		case n == 0:
+			return &Unfit{fmt.Sprintf("the answer has no vector for the text with index %d", i), hint}
+		case n != len(e.Vectors[0]):
+			return &Unfit{fmt.Sprintf("the vectors have %d and %d dimensions", len(e.Vectors[0]), n), hint}
+		case dims > 0 && int64(n) != dims:
+			return &Unfit{fmt.Sprintf("the vectors have %d dimensions, %d were requested", n, dims),
+				"leave :dims out, or use a model that can shorten its vectors"}
+		}
+	}
+	return nil
 }

@@ -134,9 +134,9 @@ func (c *count) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// set stores a count if it was stated.
+// set stores a count if it was stated. A 0 after another figure states nothing.
 func (c *count) set(to *int64) {
-	if c != nil && *c >= 0 {
+	if c != nil && *c >= 0 && (*c > 0 || *to < 0) {
 		*to = int64(*c)
 	}
 }

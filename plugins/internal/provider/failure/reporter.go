@@ -27,6 +27,9 @@ type Reporter struct {
 	// RefusalStops ends a node at a refusal instead of trying the next
 	// candidate.
 	RefusalStops bool
+	// NoServer is the hint of errors about a server that cannot be reached or is another one;
+	// empty: that of the catalogue.
+	NoServer string
 }
 
 // Error makes the error of a row. The message is one sentence; the provider's
@@ -43,6 +46,8 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 		e = e.WithClass(contract.ClassSwitch)
 	case is == Refused && r.RefusalStops:
 		e = e.WithClass(contract.ClassStop)
+	case (is == Unavailable || is == Foreign) && r.NoServer != "":
+		e = e.WithHint(r.NoServer)
 	}
 	e = e.WithDetail("family", edn.K(string(row.family))).WithDetail("sent?", edn.Bool(k.Sent))
 	if k.Status != 0 {

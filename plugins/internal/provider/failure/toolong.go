@@ -32,6 +32,10 @@ var tooLongWordings = sync.OnceValue(func() []*regexp.Regexp {
 		`prompt (\(length|length of) (?P<in>\d+)\)? is longer than the maximum model length of (?P<window>\d+)`,
 		`request \((?P<in>\d+) tokens\) exceeds the available context size \((?P<window>\d+) tokens\)`,
 		`requested tokens \((?P<in>\d+)\) exceed context window of (?P<window>\d+)`,
+		// LM Studio
+		`keep the first (?P<in>\d+) tokens .*context length of only (?P<window>\d+)`,
+		`n_keep:? \(?(?P<in>\d+)\)? ?>= ?n_ctx:? \(?(?P<window>\d+)`,
+		// several
 		`context (window|length|size)|exceeds the available context`,
 		// Anthropic, Bedrock
 		`prompt is too long: (?P<in>\d+) tokens > (?P<window>\d+) maximum`,

@@ -1,14 +1,17 @@
 package frame
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 var bom = []byte("\xef\xbb\xbf")
 
 // Events splits a text/event-stream: lines end with LF, CR or both, an empty
 // line ends an event, several data lines of one event are joined by LF. An
-// event named error has failed, one named ping is quiet; other names and ids
-// are dropped, since the data of all dialects identifies itself. A line that is
-// not a field is a frame of its own.
+// event named error has failed, one named ping is quiet unless its data is that
+// of another event; other names and ids are dropped, since the data of all
+// dialects identifies itself. A line that is not a field is a frame of its own.
 type Events struct {
 	line    []byte // unfinished line
 	data    []byte // of the event so far
@@ -114,7 +117,17 @@ func (s *Events) give(each func(Frame) error) error {
 	if !given {
 		return nil
 	}
-	return each(Frame{Data: data, Quiet: ping && !failed || len(bytes.TrimSpace(data)) == 0, Failed: failed})
+	quiet := ping && !failed && !holdsEvent(data)
+	return each(Frame{Data: data, Quiet: quiet || len(bytes.TrimSpace(data)) == 0, Failed: failed})
+}
+
+// holdsEvent reports whether the data of an event named ping is that of another event of a dialect.
+func holdsEvent(data []byte) bool {
+	var event struct {
+		Type    string
+		Choices json.RawMessage
+	}
+	return json.Unmarshal(data, &event) == nil && (event.Choices != nil || event.Type != "" && event.Type != "ping")
 }
 
 // End implements Splitter. A last event without an empty line is returned too;

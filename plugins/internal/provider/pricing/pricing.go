@@ -44,7 +44,7 @@ func (t Tokens) Plus(u Tokens) Tokens {
 
 // most is the factor by which the counts of a provider may differ from the
 // local count before they are doubted, slack an absolute difference that is
-// always accepted.
+// accepted except for a stated 0.
 const (
 	most  = 4
 	slack = 64
@@ -87,7 +87,11 @@ func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
 
 func doubtful(stated, counted int64) bool { return apart(stated, counted, most) }
 
-func apart(a, b, times int64) bool { return max(a, b) > times*min(a, b)+slack }
+// apart reports whether a stated figure is too far from a count, or is 0 although something was
+// counted.
+func apart(stated, counted, times int64) bool {
+	return max(stated, counted) > times*min(stated, counted)+slack || stated == 0 && counted > 0
+}
 
 // Doubts reports for which figures it is worth counting more exactly than by
 // the estimate: figures that the provider does not state, and figures so far

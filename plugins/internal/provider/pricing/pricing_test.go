@@ -74,6 +74,10 @@ func TestSettle(t *testing.T) {
 		{"far above what was counted", stated(90000, 5, 0, 0), Counted{100, 5}, false, Tokens{In: 90000, Out: 5, Mark: AtLeast}},
 		{"thought that was not shown", stated(10, 5000, 0, 4990), Counted{10, 10}, false, Tokens{In: 10, Out: 5000, Reasoning: 4990, Mark: Exact}},
 		{"small numbers are not doubted", stated(70, 40, 0, 0), Counted{2, 1}, false, Tokens{In: 70, Out: 40, Mark: Exact}},
+		{"0 for a short call", stated(0, 0, 0, 0), Counted{9, 2}, false, Tokens{In: 9, Out: 2, Mark: AtLeast}},
+		{"0 for a short answer", stated(10, 0, 0, 0), Counted{9, 2}, false, Tokens{In: 10, Out: 2, Mark: AtLeast}},
+		{"0 for no answer", stated(10, 0, 0, 0), Counted{9, 0}, false, Tokens{In: 10, Mark: Exact}},
+		{"all of it thought", stated(10, 5, 0, 5), Counted{10, 5}, false, Tokens{In: 10, Out: 5, Reasoning: 5, Mark: Exact}},
 		{"cut", stated(10, 0, 0, 0), Counted{10, 50}, true, Tokens{In: 10, Out: 50, Mark: AtLeast}},
 	} {
 		assert.Equal(t, tt.want, Settle(tt.stated, tt.counted, tt.cut), tt.name)

@@ -122,6 +122,7 @@ func (s Settings) header() http.Header {
 	h := http.Header{}
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", agent)
+	h.Set("Accept-Encoding", "identity") // without the header a server may choose any coding
 	p := s.PresetOf()
 	h.Set("Accept", p.Dialect.Accept())
 	for name, value := range s.Headers {

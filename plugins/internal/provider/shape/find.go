@@ -23,17 +23,25 @@ type found struct {
 	json  bool
 }
 
-// find finds a map or a vector: the whole text as JSON or as EDN, the last
-// fenced block, or the first object or array in the text (LLM-043).
-func find(text string) (found, bool) {
-	trimmed := strings.TrimSpace(text)
+// find finds a map or a vector: the whole answer as JSON, whose strings may contain any tag, or,
+// in the answer without reasoning, the whole text as JSON or as EDN, the last fenced block, or the
+// first object or array in the text (TXT-001, LLM-043).
+//
+// A closing tag that is left stands in code, which reasoning may have opened and not closed. A
+// value in front of it is not taken.
+func find(answer string) (found, bool) {
+	if v, ok := readJSON(strings.TrimSpace(answer)); ok {
+		return found{v, foundJSON, true}, true
+	}
+	answer = text.WithoutReasoning(answer)
+	trimmed := strings.TrimSpace(answer)
 	if v, ok := readJSON(trimmed); ok {
 		return found{v, foundJSON, true}, true
 	}
 	if v, ok := readEDN(trimmed); ok {
 		return found{v, foundEDN, false}, true
 	}
-	if inner, ok := lastFence(text); ok {
+	if inner, rest, ok := lastFence(answer); ok && !closingTag.MatchString(rest) {
 		if v, ok := readJSON(inner); ok {
 			return found{v, foundFence, true}, true
 		}
@@ -41,8 +49,14 @@ func find(text string) (found, bool) {
 			return found{v, foundFence, false}, true
 		}
 	}
-	return embedded(text)
+	if tags := closingTag.FindAllStringIndex(answer, -1); len(tags) > 0 {
+		answer = answer[tags[len(tags)-1][1]:]
+	}
+	return embedded(answer)
 }
+
+// closingTag matches the end of a block of reasoning.
+var closingTag = regexp.MustCompile(`(?i)</(?:think|thinking|reasoning)>`)
 
 func readJSON(s string) (edn.Value, bool) {
 	if s == "" || s[0] != '{' && s[0] != '[' {
@@ -60,23 +74,23 @@ func readEDN(s string) (edn.Value, bool) {
 	return v, err == nil
 }
 
-// lastFence returns the content of the last closed fenced block.
-func lastFence(text string) (string, bool) {
+// lastFence returns the content of the last closed fenced block and the text behind it.
+func lastFence(text string) (inner, rest string, ok bool) {
 	const fence = "```"
-	var begun, inner string
-	open, ok := false, false
+	begun, open, at := "", false, 0
 	for line := range strings.Lines(text) {
+		at += len(line)
 		mark := strings.TrimSpace(line)
 		switch {
 		case !open && strings.HasPrefix(mark, fence):
 			open, begun = true, ""
 		case open && mark == fence:
-			open, ok, inner = false, true, begun
+			open, ok, inner, rest = false, true, begun, text[at:]
 		case open:
 			begun += line
 		}
 	}
-	return strings.TrimSpace(inner), ok
+	return strings.TrimSpace(inner), rest, ok
 }
 
 // Program returns the program text of an answer: the content of its only fenced

@@ -118,9 +118,9 @@ type Problem struct {
 	Findings []schema.Finding
 }
 
-// Read finds the value in a text and validates it. how names the place of the
-// value in the text, "" if the whole text is JSON. problem is nil if the value
-// fits.
+// Read finds the value in a text outside of reasoning and validates it. how names
+// the place of the value, "" if all of the text that is not reasoning is JSON.
+// problem is nil if the value fits.
 func (s *Shape) Read(text string) (v edn.Value, how string, problem *Problem) {
 	f, ok := find(text)
 	if !ok {

@@ -157,6 +157,61 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TXT-001, TXT-002, LLM-043: reasoning is removed before a value is looked for.
+func TestReadWithoutReasoning(t *testing.T) {
+	s := made(t, `[:map [:kind :keyword] [:note {:optional true} :string]]`)
+	const draft, value, fence = `{"kind":"draft"}`, `{"kind":"a"}`, "```"
+	for _, tt := range []struct{ name, text, want, how string }{
+		{"a draft in reasoning", "<think>\nMaybe " + draft + ", but no.\n</think>\n\n" + value, `{:kind :a}`, ""},
+		{"other tags", "<thinking>" + draft + "</thinking>" + value, `{:kind :a}`, ""},
+		{"in capitals", "<REASONING>" + draft + "</Reasoning>" + value, `{:kind :a}`, ""},
+		{"nested", "<think>a<think>b</think>" + draft + "</think>" + value, `{:kind :a}`, ""},
+		{"a closing tag alone", "Maybe " + draft + "\n</think>\n" + value, `{:kind :a}`, ""},
+		{"two closing tags", "Maybe " + draft + "\n</think>\n" + draft + "</think>" + value, `{:kind :a}`, ""},
+		{"braces in reasoning", "<think>the set {a, b} and {c: [1</think>\n" + value, `{:kind :a}`, ""},
+		{
+			"a fence in reasoning", "<think>\n" + fence + "json\n" + draft + "\n" + fence + "\nno.\n</think>\n" + value,
+			`{:kind :a}`, "",
+		},
+		{"EDN behind reasoning", "<think>" + draft + "</think> {:kind :a}", `{:kind :a}`, "edn"},
+		{
+			"a fence behind reasoning", "<think>" + draft + "</think>\n" + fence + "json\n" + value + "\n" + fence,
+			`{:kind :a}`, "fenced",
+		},
+		{"a sentence behind reasoning", "<think>" + draft + "</think> It is " + value + ".", `{:kind :a}`, "embedded"},
+		{"an unclosed fence in reasoning", fence + "json\n" + draft + "\n</think>\n" + value, `{:kind :a}`, "embedded"},
+		{
+			"a fence that reasoning opens and the answer closes",
+			fence + "json\n" + draft + "\n</think>\n" + fence + "json\n" + value + "\n" + fence, `{:kind :a}`, "embedded",
+		},
+		{"a tag in a string", `{"kind":"a","note":"ends with </think>, begins with <think>"}`,
+			`{:kind :a :note "ends with </think>, begins with <think>"}`, ""},
+		{"a tag in a string in a fence", fence + "\n" + `{"kind":"a","note":"</think>"}` + "\n" + fence,
+			`{:kind :a :note "</think>"}`, "fenced"},
+		{"no value behind reasoning", "<think>" + draft + "</think>\nI cannot say.", "drift", ""},
+		{"no value behind a closing tag", draft + "</think>\nI cannot say.", "drift", ""},
+		{
+			"no value behind an unclosed span", fence + "\n" + draft + "\n" + fence + "\nor `hm</think>\nI cannot say.",
+			"drift", "",
+		},
+		{"reasoning alone", "<think>" + draft + "</think>", "drift", ""},
+		{"reasoning that does not end", "<think>\n" + draft, "drift", ""},
+		{"another value behind reasoning", "<think>" + draft + `</think>{"kind":7}`, "invalid", ""},
+	} {
+		v, how, problem := s.Read(tt.text)
+		if tt.want == "drift" || tt.want == "invalid" {
+			if assert.NotNil(t, problem, "%s: %s", tt.name, v) {
+				assert.Equal(t, tt.want == "invalid", problem.Parsed, tt.name)
+			}
+			continue
+		}
+		if assert.Nil(t, problem, tt.name) {
+			assert.Equal(t, tt.want, v.String(), tt.name)
+			assert.Equal(t, tt.how, how, tt.name)
+		}
+	}
+}
+
 // LLM-043: an array is found like an object.
 func TestReadArrays(t *testing.T) {
 	s := made(t, `[:vector :keyword]`)

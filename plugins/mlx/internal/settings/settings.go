@@ -180,6 +180,7 @@ func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, m
 	if err != nil {
 		return nil, nil, err
 	}
+	p.Report.NoServer = "check command and preset in the config block of the plugin: it starts its server itself"
 	for label, m := range models {
 		m.Wire = s.Wire(s.Serve[label].Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/internal/provider/failure"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
@@ -83,6 +84,10 @@ func TestNames(t *testing.T) {
 	provider, models, err := s.Build(20001, transport.System())
 	require.NoError(t, err)
 	defer provider.Client.Close()
+	for _, row := range []failure.Row{failure.Unavailable, failure.Foreign} {
+		hint := provider.Report.Error(row, failure.Known{}, "x").Hint
+		assert.NotContains(t, hint, "base_url", "this plugin has no such setting")
+	}
 	assert.Equal(t, []string{"a/model", "default_model"}, []string{models["voice"].Name, models["voice"].Wire})
 	assert.Equal(t, []string{"adapter", "adapter"}, []string{models["other"].Name, models["other"].Wire})
 	assert.EqualValues(t, 4096, models["voice"].Options.MaxTokens, "MLX-006: there is always a bound")

@@ -66,6 +66,9 @@ func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 	}
 	if len(c.calls) > 0 {
 		out = c.withCalls(out)
+		if finish, _ := out.Key("finish").AsKeyword(); finish == "stop" {
+			out = out.AssocKey("finish", edn.K("tool-calls")) // as for calls outside of the text
+		}
 	}
 	if hasProse && !remains && !saysMore(out) {
 		return edn.Nil(), c.empty()

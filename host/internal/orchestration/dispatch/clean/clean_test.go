@@ -58,6 +58,14 @@ func TestAnswer(t *testing.T) {
 			answer: edn.Text(call(`{"name": "fs_read_file", "arguments": {"path": "a"}}`)), tools: tools,
 			want: `{:text "" :tool/calls [{:args {:path "a"} :id "call-1" :tool/id :fs/read-file}]}`,
 		},
+		"a call in the text ends the answer like any other": {
+			answer: edn.MustRead(`{:text "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>" :finish :stop}`),
+			tools:  tools, want: `{:finish :tool-calls :text "" :tool/calls [{:args {} :id "call-1" :tool/id "weather"}]}`,
+		},
+		"a call before the limit": {
+			answer: edn.MustRead(`{:text "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>" :finish :length}`),
+			tools:  tools, want: `{:finish :length :text "" :tool/calls [{:args {} :id "call-1" :tool/id "weather"}]}`,
+		},
 		"the id of a call is not one that is taken": {
 			answer: edn.MustMap(edn.K("text"), edn.Text("x "+call(`{"name": "weather", "arguments": {}}`)),
 				edn.K("tool/calls"), edn.MustRead(`[{:id "call-2"}]`)), tools: tools,

@@ -159,6 +159,13 @@ func TestUnknownPrice(t *testing.T) {
 	d := err.Details
 	assert.Equal(t, ":user 5M 4.5M", fmt.Sprint(d.Key("scope"), " ", d.Key("limit"), " ", d.Key("left")))
 	assert.True(t, d.HasKey("resets"))
+
+	p = payer(t, &node{in: 100}, "{:max-usd 1M}") // its output has no limit
+	_, unbounded := p.Reserve(p.Run, capability(t, p, "m/priced"), funds.ForAttempt, 1, true)
+	require.NotNil(t, unbounded)
+	assert.Contains(t, unbounded.Hint, ":max-tokens")
+	assert.NotContains(t, unbounded.Hint, "configure a price")
+	assert.Contains(t, err.Hint, "configure a price")
 }
 
 // LED-003: what a call cost replaces its reservation.

@@ -90,6 +90,14 @@ type errUnpriced struct{ why error }
 
 func (e *errUnpriced) Error() string { return e.why.Error() }
 
+// remedy is what makes the price known.
+func (e *errUnpriced) remedy() string {
+	if errors.Is(e.why, policy.ErrNoBound) {
+		return "set :max-tokens in the budget of the request, or max_tokens in the options of the model block"
+	}
+	return "configure a price"
+}
+
 // worstCase returns the most that one call to a capability can cost, including
 // counts. substitute reports that its price is unknown and the highest price of the
 // candidates is used. The error is an errUnpriced.
@@ -359,8 +367,8 @@ func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err err
 			WithDetail("dimension", edn.K(policy.USD.String())).
 			WithDetail("limit", least.Scope.Limits.Max(policy.USD)).
 			WithDetail("left", least.Left().Max(policy.USD)).
-			WithHint("waiting for the next window does not help: configure a price, or set unknown_price = \"at-least\" " +
-				"in the budget")
+			WithHint("waiting for the next window does not help: " + unpriced.remedy() +
+				", or set unknown_price = \"at-least\" in the budget")
 		if !least.Resets.IsZero() {
 			out = out.WithDetail("resets", edn.Inst(least.Resets))
 		}

@@ -389,12 +389,18 @@ func (d *Decoder) members(t language.Type, expr hcl.Expression, s *diag.Source, 
 	if !good {
 		return Value{}, false
 	}
-	if n := float64(len(out.Items)); t.Min != nil && n < *t.Min || t.Max != nil && n > *t.Max {
+	limit := func(bound *float64, what string) bool {
 		d.complain(&problem{
 			typ:  "config/range",
-			what: fmt.Sprintf("has %s", diag.Counted(len(out.Items), "member")),
+			what: fmt.Sprintf("has %s, %s %.0f", diag.Counted(len(out.Items), "member"), what, *bound),
 		}, t, cty.NilVal, at, path)
-		return Value{}, false
+		return false
+	}
+	switch n := float64(len(out.Items)); {
+	case t.Min != nil && n < *t.Min:
+		return Value{}, limit(t.Min, "the minimum is")
+	case t.Max != nil && n > *t.Max:
+		return Value{}, limit(t.Max, "the limit is")
 	}
 	if t.Kind == language.KindSet {
 		out.Items = unique(out.Items)
