@@ -44,6 +44,12 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 	case is == Refused && r.RefusalStops:
 		e = e.WithClass(contract.ClassStop)
 	}
+	if hint := is.hint(); hint != "" {
+		e = e.WithHint(hint)
+	}
+	if k.Report.Output != "" {
+		e = e.WithDetail("raw", edn.Text(r.Scrub.Clean(k.Report.Output)))
+	}
 	e = e.WithDetail("family", edn.K(string(row.family))).WithDetail("sent?", edn.Bool(k.Sent))
 	if k.Status != 0 {
 		e = e.WithDetail("http/status", edn.Int(int64(k.Status)))
