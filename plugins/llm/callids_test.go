@@ -73,3 +73,50 @@ func nextRound(ids ...string) string {
 	messages := input.Key("messages").String()
 	return strings.Replace(input.String(), messages, strings.TrimSuffix(messages, "]")+" "+more+"]", 1)
 }
+
+// LLM-045: calls are kept apart also if a server gives all of them one index, or none. Fragments of
+// one call stay together, also if a server repeats its name, or makes an id for each.
+func TestCallsWithOneIndex(t *testing.T) {
+	k := talks()["openai-chat"]
+	chunk := func(field, calls string) string {
+		return k.event(`{"id":"c-1","object":"chat.completion.chunk","model":"served","choices":[{"index":0,"` + field + `":{"tool_calls":[` + calls + `]}}]}`)
+	}
+	call := func(index, id, name, args string) string {
+		return `{` + index + `"id":` + id + `,"type":"function","function":{"name":` + name + `,"arguments":` + quoted(args) + `}}`
+	}
+	const zero, a, b, name = `"index":0,`, `{"path":"a"}`, `{"path":"b"}`, `"fs__read"`
+	two := []string{`{:path "a"}`, `{:path "b"}`}
+	for _, tt := range []struct {
+		about string
+		parts []string
+		want  []string
+	}{
+		{"in one chunk", []string{chunk("delta", call(zero, `"1"`, name, a)+","+call(zero, `"2"`, name, b))}, two},
+		{"in two chunks", []string{chunk("delta", call(zero, `"1"`, name, a)), chunk("delta", call(zero, `"2"`, name, b))}, two},
+		{"without ids", []string{chunk("delta", call(zero, `""`, name, a)+","+call(zero, `""`, name, b))}, two},
+		{"without ids or indexes", []string{chunk("delta", call("", `null`, name, a)+","+call("", `null`, name, b))}, two},
+		{"in one piece", []string{chunk("message", call("", `null`, name, a)+","+call("", `null`, name, b))}, two},
+		{"in fragments", []string{
+			chunk("delta", call(zero, `"1"`, name, a[:5])), chunk("delta", call(zero, `null`, `null`, a[5:])),
+			chunk("delta", call(zero, `"2"`, name, b[:5])), chunk("delta", call(zero, `null`, `null`, b[5:])),
+		}, two},
+		{"the next index was taken before", []string{
+			chunk("delta", call(zero, `"1"`, name, a)+","+call(zero, `"2"`, name, b)), chunk("delta", call(`"index":1,`, `"3"`, name, a)),
+		}, append(two[:2:2], two[0])},
+		{"an id for each fragment", []string{
+			chunk("delta", call(zero, `"1"`, name, a[:5])), chunk("delta", call(zero, `"2"`, `null`, a[5:])),
+		}, two[:1]},
+		{"the name with each fragment", []string{
+			chunk("delta", call(zero, `"1"`, name, a[:5])), chunk("delta", call(zero, `"1"`, name, a[5:])), chunk("delta", call(zero, `""`, name, "")),
+		}, two[:1]},
+	} {
+		r := newRig(t, "openai-chat", "", "", k.says(append(tt.parts, k.finish("tool"), k.end)...))
+		o := r.ask(t.Context(), "model/chat", withTools, "", nil)
+		assert.Len(t, idsOf(t, o), len(tt.want), tt.about)
+		var args []string
+		for c := range o.out.Key("tool/calls").Elems() {
+			args = append(args, c.Key("args").String())
+		}
+		assert.Equal(t, tt.want, args, tt.about)
+	}
+}
