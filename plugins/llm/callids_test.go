@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +55,7 @@ func TestCallsHaveIDs(t *testing.T) {
 			if stated[0] == "a" {
 				assert.Equal(t, "a", ids[0], about)
 			}
-			later := ask(nextRound(ids...))
+			later := ask(afterRounds(ids...))
 			assert.NotContains(t, later, ids[0], about)
 			assert.NotContains(t, later, ids[1], about)
 			assert.NotEqual(t, later[0], later[1], about)
@@ -61,17 +63,16 @@ func TestCallsHaveIDs(t *testing.T) {
 	}
 }
 
-// nextRound returns the input after a round of calls with these ids.
-func nextRound(ids ...string) string {
-	var calls, results []string
+// afterRounds returns the input after rounds of one call each with these ids.
+func afterRounds(ids ...string) string {
+	var rounds []string
 	for _, id := range ids {
-		calls = append(calls, fmt.Sprintf(`{:id %q :tool/id :fs/read :args {:path "a"}}`, id))
-		results = append(results, fmt.Sprintf(`{:role :tool :tool/id %q :content "x"}`, id))
+		rounds = append(rounds, fmt.Sprintf(`{:role :assistant :content "" :tool/calls [{:id %q :tool/id :fs/read :args {:path "a"}}]}
+			{:role :tool :tool/id %q :content "x"}`, id, id))
 	}
-	more := fmt.Sprintf(`{:role :assistant :content "" :tool/calls [%s]} %s`, strings.Join(calls, " "), strings.Join(results, " "))
-	input := edn.MustRead(withTools)
-	messages := input.Key("messages").String()
-	return strings.Replace(input.String(), messages, strings.TrimSuffix(messages, "]")+" "+more+"]", 1)
+	messages := edn.MustRead(withTools).Key("messages").String()
+	return edn.MustRead(withTools).AssocKey("messages",
+		edn.MustRead(strings.TrimSuffix(messages, "]")+strings.Join(rounds, " ")+"]")).String()
 }
 
 // LLM-045: calls are kept apart also if a server gives all of them one index, or none. Fragments of
@@ -118,5 +119,61 @@ func TestCallsWithOneIndex(t *testing.T) {
 			args = append(args, c.Key("args").String())
 		}
 		assert.Equal(t, tt.want, args, tt.about)
+	}
+}
+
+// LM-008, LLM-023: the ids of calls of another provider are replaced where the server does not accept
+// them, in the call and in its result. Accepted ones are kept, and an id that an earlier call has
+// is not sent again.
+func TestServersGetIDsThatTheyAccept(t *testing.T) {
+	long := strings.Repeat("x", 70)
+	stated := []string{"functions.fs__read:0", long, "call-1", "call_abc", "aB3dE6gH9"}
+	for _, tt := range []struct {
+		dialect, preset, model string
+		accepts                string
+	}{
+		{"openai-chat", "openai", "", `^.{1,40}$`},
+		{"openai-responses", "openai-responses", "", `^.{1,64}$`},
+		{"anthropic-messages", "anthropic", "", `^[a-zA-Z0-9_-]+$`},
+		{"openai-chat", "mistral", "", `^[a-zA-Z0-9]{9}$`},
+		{"openai-chat", "openrouter", "", `^.{1,40}$`},
+		{"openai-chat", "openrouter", "mistralai/mistral-small", `^[a-zA-Z0-9]{9}$`},
+		{"openai-chat", "vllm", "", `^.+$`},
+	} {
+		model, whole := "", ""
+		if tt.dialect == "openai-chat" && tt.preset != "openai" {
+			whole = fmt.Sprintf(`{:provider "compatible" :preset %q}`, tt.preset)
+		}
+		if tt.model != "" {
+			model = fmt.Sprintf("{:name %q}", tt.model)
+		}
+		r := newRig(t, tt.dialect, model, whole, talks()[tt.dialect].whole("x"))
+		if whole != "" {
+			r.id = "compatible/voice"
+		}
+		sent := func() (calls, results []string) {
+			require.Nil(t, r.ask(t.Context(), "model/chat", afterRounds(append(stated, stated...)...), "", nil).err, tt.preset)
+			requests := r.server.Requests()
+			body := requests[len(requests)-1].Body
+			ids := regexp.MustCompile(`"(?:id|call_id|tool_call_id|tool_use_id)":"([^"]*)"`).FindAllStringSubmatch(body, -1)
+			for pair := range slices.Chunk(ids, 2) { // a call and its result
+				calls, results = append(calls, pair[0][1]), append(results, pair[1][1])
+			}
+			return calls, results
+		}
+		calls, results := sent()
+		require.Len(t, calls, 2*len(stated), tt.preset)
+		assert.Equal(t, calls, results, tt.preset)
+		seen := map[string]bool{}
+		for i, id := range calls {
+			assert.Regexp(t, tt.accepts, id, tt.preset)
+			assert.False(t, seen[id], "%s: %s is unique", tt.preset, id)
+			seen[id] = true
+			if i < len(stated) && regexp.MustCompile(tt.accepts).MatchString(stated[i]) {
+				assert.Equal(t, stated[i], id, tt.preset)
+			}
+		}
+		again, _ := sent()
+		assert.Equal(t, calls, again, "%s: the same conversation gives the same ids", tt.preset)
 	}
 }
