@@ -18,6 +18,8 @@ type Report struct {
 	Words   string // all codes, joined by blanks, in lower case
 	Message string
 	Param   string // the rejected request field, if named
+	// Category is the reason why content was refused, if named.
+	Category string
 	// Output is the text of the model that its server cannot use.
 	Output string
 	page   bool // an HTML page
@@ -85,7 +87,7 @@ func readObject(body []byte) (Report, bool) {
 	if len(words) > 0 {
 		r.Code = words[0]
 	}
-	words = append(words, detailWords(inner)...)
+	words = append(words, r.details(inner)...)
 	r.Words = strings.TrimSpace(strings.Join(words, " "))
 	r.Param, r.Output = word(inner["param"]), word(inner["failed_generation"])
 	_ = json.Unmarshal(inner["n_prompt_tokens"], &r.Prompt) // 0 if absent
@@ -100,15 +102,16 @@ func readObject(body []byte) (Report, bool) {
 	return r, true
 }
 
-// detailWords returns the codes below an error: the reasons of Google's details, and those of
-// OpenRouter's metadata (OpenRouter, docs/api/reference/errors-and-debugging, 2026-11-28).
-func detailWords(inner map[string]json.RawMessage) (words []string) {
+// details returns the codes below an error: the reasons of Google's details, and those of
+// OpenRouter's metadata (OpenRouter, docs/api/reference/errors-and-debugging, 2026-11-28). It sets
+// the category of refused content.
+func (r *Report) details(inner map[string]json.RawMessage) (words []string) {
 	var details []struct {
 		Reason string `json:"reason"`
 	}
 	var metadata struct {
 		Type    string          `json:"error_type"`
-		Reasons []any           `json:"reasons"`
+		Reasons []string        `json:"reasons"`
 		Flagged json.RawMessage `json:"flagged_input"`
 	}
 	_ = json.Unmarshal(inner["details"], &details) // other forms have no words
@@ -118,6 +121,7 @@ func detailWords(inner map[string]json.RawMessage) (words []string) {
 	}
 	if len(metadata.Reasons) > 0 || metadata.Flagged != nil {
 		words = append(words, moderated)
+		r.Category = strings.Join(metadata.Reasons, ", ")
 	}
 	return append(words, strings.ToLower(metadata.Type))
 }

@@ -135,6 +135,9 @@ func TestWordings(t *testing.T) {
 		e := (&Reporter{Provider: "p"}).Error(tt.want, Known{Report: report}, "x")
 		assert.NotEqual(t, contract.ClassStop, e.Class, tt.source)
 		assert.Equal(t, tt.want == AuthFailed, e.Type == "provider/auth-failed", tt.source)
+		if strings.Contains(tt.body, "violence") {
+			assert.Equal(t, `"violence"`, e.Details.Key("category").String(), tt.source)
+		}
 		if raw, _ := e.Details.Key("raw").AsString(); tt.want == ToolCallInvalid {
 			assert.Equal(t, "<tool-use>{}</tool-use>", raw, "the answer can be repaired")
 		}

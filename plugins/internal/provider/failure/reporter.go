@@ -44,8 +44,11 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 	case is == Refused && r.RefusalStops:
 		e = e.WithClass(contract.ClassStop)
 	}
-	if hint := is.hint(); hint != "" {
+	if hint := is.hint(k.Report); hint != "" {
 		e = e.WithHint(hint)
+	}
+	if k.Report.Category != "" {
+		e = e.WithDetail("category", r.text(k.Report.Category))
 	}
 	if k.Report.Output != "" {
 		e = e.WithDetail("raw", edn.Text(r.Scrub.Clean(k.Report.Output)))

@@ -37,9 +37,12 @@ const (
 	Unsayable                      // this model or its format cannot express the request
 )
 
-// hint returns the next step after the row, "" if it is that of the error type.
-func (r Row) hint() string {
-	if r == Forbidden {
+// hint returns the next step after a response with a report, "" if it is that of the error type.
+func (r Row) hint(said Report) string {
+	switch {
+	case r == Refused && said.Message != "" && said.Category == "":
+		return "change the request, or use another model"
+	case r == Forbidden:
 		return "the message says why, for example a firewall or a region; if it is the key, set a valid one in ferment.hcl"
 	}
 	return ""
