@@ -27,8 +27,7 @@ const (
 )
 
 // visible returns the part of a transcript's want that a client can see: a
-// client infers no finish reason, and the calls of ollama-chat have no id
-// except the one from the adapter.
+// client infers no finish reason, and that of Ollama drops the ids of calls.
 func visible(dialect string, w wiretest.Want) wiretest.Want {
 	if w.Assumed {
 		w.Finish, w.Assumed = "", false
@@ -36,8 +35,7 @@ func visible(dialect string, w wiretest.Want) wiretest.Want {
 	if dialect == "ollama-chat" {
 		var calls []string
 		for _, call := range w.Calls {
-			_, rest, _ := strings.Cut(call, " ")
-			calls = append(calls, rest)
+			calls = append(calls, call[max(0, strings.Index(call, "fs__")):])
 		}
 		w.Calls = calls
 	}

@@ -147,6 +147,26 @@ func TestProbeCannotAsk(t *testing.T) {
 	require.Nil(t, o.err)
 	assert.True(t, o.out.Key("agrees?").Truthy(), "%s", o.out)
 
+	// A server that fails shows nothing: it is no finding, and an error if the first request fails.
+	broken := status(http.StatusInternalServerError, `{"error":{"message":"oops"}}`)
+	said = habits("openai-chat")
+	said[0] = broken
+	r, o = probed(t, "openai-chat", "", "", said)
+	require.NotNil(t, o.err)
+	assert.Equal(t, "provider/error", o.err.Type)
+	assert.Len(t, r.server.Requests(), 1)
+	for i := 1; i < len(said); i++ {
+		said = habits("openai-chat")
+		said[i] = broken
+		_, o = probed(t, "openai-chat", "", "", said)
+		require.Nil(t, o.err)
+		assert.Empty(t, differences(o))
+		assert.False(t, o.out.Key("agrees?").Truthy(), "one was not seen")
+		one, _ := o.out.Key("checks").Nth(i)
+		assert.Equal(t, ":provider/error", one.Key("error").Key("type").String())
+		assert.Equal(t, `{}`, one.Key("found").String())
+	}
+
 	p := newRig(t, "openai-chat", "", `{:base-url "http://127.0.0.1:1"}`)
 	o = p.ask(t.Context(), "model/probe", `{}`, "", nil)
 	require.NotNil(t, o.err)

@@ -72,7 +72,7 @@ func modelErrors() []Row {
 		row("provider/quota-exhausted", ClassSwitch, SourceDownstream, false, 502,
 			"the quota or the balance at the provider is used up", "raise it at the provider"),
 		row("provider/request-failed", ClassSwitch, SourceDownstream, false, 502,
-			"the address of the provider does not answer as one", "check base_url in ferment.hcl"),
+			"the address of the provider does not answer as one, or denies access", "check base_url in ferment.hcl"),
 		row("provider/refused", ClassSwitch, SourceDownstream, false, 502,
 			"the model refuses to answer", "the details have the category").orClass(ClassStop),
 		row("provider/context-exceeded", ClassSwitch, SourceRequest, false, 413,

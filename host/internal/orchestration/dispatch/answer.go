@@ -195,7 +195,7 @@ func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
 	out := result.Key("out")
 	c := clean.Cleaner{
 		How:       how,
-		Tools:     a.n.w.Input.Key("tools"),
+		Input:     a.n.w.Input,
 		Candidate: ":" + a.capability.ID,
 		Node:      a.n.w.Node,
 	}

@@ -126,6 +126,9 @@ func probeText(w io.Writer, out, usage edn.Value) error {
 		state := "ok"
 		if !k.Key("ok?").Truthy() {
 			state = "differs"
+			if k.Key("found").Len() == 0 {
+				state = "failed"
+			}
 		}
 		var seen []string
 		for name, v := range k.Key("found").Entries() {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -144,6 +145,31 @@ capability "llm/voice" {
 		got := w.shell(line)
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
 	}
+}
+
+// LLM-006: a request that the server fails shows no difference, and gives exit 1.
+func TestModelProbeFails(t *testing.T) {
+	t.Parallel()
+	port, _ := modelServer(t, true)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), `"tools"`) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "127.0.0.1:" + port}).ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	w := newWorld(t, "ferment.hcl", testProfile+modelBlock("mine", u.Port()))
+	w.env = append(w.env, "MODEL_KEY="+modelKey)
+	got := w.run("model", "probe", "compatible/voice")
+	assert.Equal(t, 1, got.code, got.stderr)
+	assert.Regexp(t, `(?m)^:?tools +failed +:?provider/error`, got.stdout)
+	assert.NotContains(t, got.stdout, "quirk")
+	assert.NotContains(t, got.stdout, "differs")
 }
 
 // LLM-006: a server that differs gives exit 1, also through a daemon.

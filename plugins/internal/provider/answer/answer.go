@@ -307,8 +307,10 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 		c.model.Learned.reads(known.Report.Window, c.provider.Client.Clock().Now())
 	}
 	if row == failure.RequestInvalid {
-		field := dialect.Refused(known.Report.Param, known.Report.Message, c.fields)
-		if field != "" && c.model.Learned.refuse(field) {
+		field, needed := dialect.Refused(known.Report.Param, known.Report.Message, c.fields)
+		if needed {
+			row = failure.Unsayable
+		} else if field != "" && c.model.Learned.refuse(field) {
 			// The next attempt is another request, without the field.
 			return c.provider.Report.Error(failure.ProviderError, known,
 				"the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).

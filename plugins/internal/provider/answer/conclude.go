@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/shape"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 	"github.com/fermenthq/ferment/sdk/text"
@@ -45,6 +46,7 @@ func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 	case len(a.Calls) == 0 && emptied(a.Text.String()):
 		return edn.Nil(), c.empty()
 	}
+	c.identify()
 	calls, err := c.calls()
 	if err != nil {
 		return edn.Nil(), err
@@ -176,6 +178,20 @@ func (c *call) shaped(said string) (edn.Value, *contract.Error) {
 func (c *call) raw(e *contract.Error) *contract.Error {
 	text := edn.Text(c.provider.Report.Scrub.Clean(c.answer.Text.String()))
 	return e.WithDetail("raw", text).WithDetail("output/hash", edn.Text(edn.Hash(text)))
+}
+
+// identify gives each call an id that no other call of the conversation has. Servers state none
+// (llama.cpp issue 11992), an empty one (lmstudio-bug-tracker issue 830), or one twice.
+func (c *call) identify() {
+	taken := map[string]bool{}
+	for _, m := range c.question.Messages {
+		for _, earlier := range m.Calls {
+			taken[earlier.ID] = true
+		}
+	}
+	for _, one := range c.answer.Calls {
+		one.ID = conversation.CallID(one.ID, c.question.Hash, taken)
+	}
 }
 
 // calls returns the validated tool calls in order.

@@ -55,8 +55,9 @@ func (k *check) compare(quirk string, declared, found edn.Value) {
 // probeServer sends five small requests to the server of a model and reports
 // differences from its preset and quirks: a value with its usage, a stream with
 // its end and its usage, a value of a schema, a tool call, and an answer cut at
-// its limit. A rejected request is a finding; an error means that the server
-// cannot be called at all. progress is called before each request.
+// its limit. A rejected request is a finding, and a request that failed
+// otherwise shows nothing; an error means that the server cannot be called at
+// all. progress is called before each request.
 func (p *Provider) probeServer(
 	ctx context.Context, m *Model, progress func(name string) error,
 ) (edn.Value, *contract.Error) {
@@ -80,7 +81,9 @@ func (p *Provider) probeServer(
 		if k.err != nil && hopeless(k.err, one.name == "value") {
 			return edn.Nil(), k.err
 		}
-		one.look(k, m)
+		if k.err == nil || rejected(k.err) {
+			one.look(k, m)
+		}
 	}
 	lookAtRole(all[0], all[1], m)
 	return told(m, all, p.compareCount(ctx, m, all[0])), nil
@@ -109,10 +112,20 @@ func hopeless(e *contract.Error, first bool) bool {
 	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited",
 		"provider/overloaded", "timeout/hard", "runtime/overloaded", "canceled":
 		return true
-	case "provider/model-not-found", "provider/timeout", "provider/request-failed":
-		return first // later it concerns the particular request
+	case "provider/model-not-found", "provider/timeout", "provider/request-failed", "provider/error":
+		return first && !rejected(e) // later it concerns the particular request
 	}
 	return false
+}
+
+// rejected reports whether the server answered that it does not take the request, or took it and its
+// model wrote something else.
+func rejected(e *contract.Error) bool {
+	switch e.Type {
+	case "provider/request-invalid", "provider/tool-call-invalid":
+		return true
+	}
+	return e.Details.Key("options/refused").Truthy()
 }
 
 // probe makes one request. It accepts every end of a stream, so that the answer

@@ -232,7 +232,7 @@ func (c *call) send(p chat.Piece) error {
 		m.Key("kind", edn.K(string(p.Kind)))
 		m.Key("text", edn.Text(p.Text))
 		m.Key("index", edn.Int(int64(p.Call.Index)))
-		m.Key("id", edn.Text(p.Call.ID))
+		m.OptText("id", p.Call.ID) // as stated so far
 		if id, ok := c.question.Names.ID(p.Call.Name); ok {
 			m.Key("tool/id", edn.K(id))
 		}

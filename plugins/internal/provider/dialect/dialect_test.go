@@ -3,6 +3,7 @@ package dialect
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -97,7 +98,7 @@ func TestTranscripts(t *testing.T) {
 					[]int64{a.Usage.In, a.Usage.Out, a.Usage.Cached, a.Usage.Reasoning, a.Usage.Written})
 				var calls []string
 				for _, c := range a.Calls {
-					calls = append(calls, c.ID+" "+c.Name+" "+c.Args.String())
+					calls = append(calls, strings.TrimSpace(c.ID+" "+c.Name+" "+c.Args.String()))
 				}
 				assert.Equal(t, w.Calls, calls)
 				var sealed []string

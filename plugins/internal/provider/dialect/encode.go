@@ -88,7 +88,7 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 func compose(p Preset, r *chat.Request) *encoding {
 	foreign := func(p chat.Part) bool { return p.Reasons() && p.Model != "" && p.Model != r.Model }
 	own := *r
-	own.Messages = slices.Clone(r.Messages)
+	own.Messages = p.withCallIDs(r.Model, r.Messages)
 	lost := false
 	for i, m := range own.Messages {
 		if slices.ContainsFunc(m.Parts, foreign) {

@@ -35,7 +35,7 @@ func formats() map[Name]format {
 			encode: encodeOpenAI,
 			decoder: func(p Preset) Decoder {
 				usage := usageReader{under: p.UsageUnder, total: p.UsageTotal}
-				return newRepeating(&openAIDecoder{preset: p, usage: usage}, "content")
+				return newRepeating(&openAIDecoder{preset: p, usage: usage, calls: map[int]*chat.RawCall{}}, "content")
 			},
 			splitter: events, media: eventStream, asksUsage: true, also: Responses,
 			embedPath: "/embeddings", embedFields: floats,

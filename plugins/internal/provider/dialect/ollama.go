@@ -3,7 +3,6 @@ package dialect
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
@@ -145,9 +144,6 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 	for _, c := range m.Calls {
 		call, _ := into.Call(len(into.Calls))
 		call.ID, call.Name = string(c.ID), string(c.Function.Name)
-		if call.ID == "" {
-			call.ID = fmt.Sprintf("call-%d", len(into.Calls))
-		}
 		pieces = append(pieces, called(call, arguments(c.Function.Arguments), into)...)
 	}
 	if len(pieces) == 0 && (holdsText(data, "message") || holdsText(l.Message, "content")) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
@@ -212,10 +213,11 @@ type openAIUsage struct {
 
 // openAIDecoder records whether the answer comes in deltas: some servers repeat
 // all of it as a message in the last chunk. details is the opaque data of the
-// message.
+// message, calls the last call with each index.
 type openAIDecoder struct {
 	preset  Preset
 	deltas  bool
+	calls   map[int]*chat.RawCall
 	usage   usageReader
 	details fragments
 }
@@ -322,8 +324,11 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 		if m.Function != nil {
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
 		}
-		for i, call := range m.ToolCalls {
-			got := call.add(into, i)
+		for position, call := range m.ToolCalls {
+			if i == 1 && call.Index == nil { // each is a whole call
+				call.Index = &position
+			}
+			got := called(d.call(call, into), arguments(call.Function.Arguments), into)
 			if extra := fieldOf(call.raw, d.preset.CallExtra); present(extra) {
 				into.Extra(d.preset.CallExtra, got[0].Call).Sign(string(extra))
 			}
@@ -347,26 +352,45 @@ func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 	return "", ""
 }
 
-// add appends a fragment of a call. For servers that send no index, a new id
-// begins a new call.
-func (c openAICall) add(into *chat.Answer, position int) []chat.Piece {
-	index := position
+// call returns the call that a fragment belongs to: the one with its index, or the last one for
+// servers that send no index.
+func (d *openAIDecoder) call(c openAICall, into *chat.Answer) *chat.RawCall {
+	var call *chat.RawCall
+	index := len(into.Calls)
 	if c.Index != nil {
 		index = *c.Index
-	} else if n := len(into.Calls); n > 0 {
-		index = into.Calls[n-1].Index
-		if id := string(c.ID); id != "" && id != into.Calls[n-1].ID {
-			index++
+		call = d.calls[index]
+	} else if index > 0 {
+		call = into.Calls[index-1]
+	}
+	if call == nil || c.begins(call) {
+		isNew := false
+		for at := index; !isNew; at++ {
+			call, isNew = into.Call(at)
 		}
 	}
-	call, isNew := into.Call(index)
-	if isNew || call.ID == "" {
-		call.ID = string(c.ID)
+	if c.Index != nil {
+		d.calls[index] = call
 	}
-	if isNew || call.Name == "" {
-		call.Name = string(c.Function.Name)
+	call.ID, call.Name = first(call.ID, string(c.ID)), first(call.Name, string(c.Function.Name))
+	return call
+}
+
+// begins reports whether a fragment is of another call than the one before with its index: it has
+// another id, or a name and arguments although those before are complete. Gemini gives all calls
+// the index 0 (omnigent-ai/omnigent pull request 28, su-kaka/gcli2api pull request 406). A server
+// that makes a new id for each fragment sends the name only once.
+func (c openAICall) begins(before *chat.RawCall) bool {
+	id, name := string(c.ID), string(c.Function.Name)
+	switch {
+	case id != "" && id == before.ID:
+		return false
+	case id != "" && (c.Index == nil || name != "" && before.ID != ""):
+		return true
 	}
-	return called(call, arguments(c.Function.Arguments), into)
+	args := before.Args.String()
+	return name != "" && strings.TrimSpace(arguments(c.Function.Arguments)) != "" &&
+		strings.HasSuffix(strings.TrimSpace(args), "}") && json.Valid([]byte(args))
 }
 
 // arguments is a fragment of JSON text; some servers write the object itself.

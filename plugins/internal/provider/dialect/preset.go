@@ -3,6 +3,7 @@ package dialect
 import (
 	"cmp"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -74,6 +75,8 @@ type Preset struct {
 	// opaque data that must be sent back; "" for none. ExtraSource is the
 	// documentation.
 	CallExtra, MessageExtra, ExtraSource string
+	// CallIDs is the form of the ids of calls that the server accepts, nil for any.
+	CallIDs *regexp.Regexp
 	// Tables means that the tokenizer tables apply to the models.
 	Tables bool
 	// CountPath is an endpoint that counts tokens, "" for none. One with a
@@ -107,20 +110,21 @@ func rows() []Preset {
 	return []Preset{
 		{
 			Name: "openai", Base: "https://api.openai.com/v1", Keyed: true, LimitField: "max_completion_tokens",
-			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
+			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true, CallIDs: fortyLetters,
 			Caches: "OpenAI, prompt caching guide: automatic from 1,024 tokens on",
 			Source: "OpenAI, reference of chat completions", Date: "2026-11-22",
 		},
 		{
 			Name: "openai-responses", Dialect: Responses, Path: "/responses", Base: "https://api.openai.com/v1", Keyed: true,
 			LimitField: "max_output_tokens", Native: true, JSONMode: true, Tools: true, Terminator: Strict, Tables: true,
-			Caches: "OpenAI, prompt caching guide: as for chat completions",
-			Source: "openai-python, types/responses", Date: read,
+			CallIDs: sixtyFourLetters,
+			Caches:  "OpenAI, prompt caching guide: as for chat completions",
+			Source:  "openai-python, types/responses", Date: read,
 		},
 		{
 			Name: "anthropic", Dialect: Anthropic, Path: "/v1/messages", Base: "https://api.anthropic.com", Keyed: true,
 			Auth: "X-Api-Key", Headers: map[string]string{"Anthropic-Version": "2023-06-01"},
-			Native: true, Tools: true, CountPath: "/v1/messages/count_tokens", Counts: true,
+			Native: true, Tools: true, CountPath: "/v1/messages/count_tokens", Counts: true, CallIDs: plainID,
 			Source: "Anthropic, reference of the messages interface", Date: "2026-11-22",
 		},
 		{
@@ -135,7 +139,7 @@ func rows() []Preset {
 		{
 			Name: "mistral", Base: "https://api.mistral.ai/v1", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking for it is rejected
-			Renames: map[string]string{"seed": "random_seed"}, Thinks: true,
+			Renames: map[string]string{"seed": "random_seed"}, Thinks: true, CallIDs: nineLetters,
 			Source: "posit-dev/chatlas#145; status 422 for the fields: editor-code-assistant/eca#231, " +
 				"Vali-98/ChatterUI#143; reasoning: client-python, models/thinkchunk.py, and @ai-sdk/mistral 3.0.52",
 			Date: read,
@@ -149,7 +153,7 @@ func rows() []Preset {
 		{
 			Name: "openrouter", Base: "https://openrouter.ai/api/v1", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking has no effect
-			MessageExtra: "reasoning_details",
+			MessageExtra: "reasoning_details", CallIDs: fortyLetters,
 			ExtraSource: "OpenRouter, docs/use-cases/reasoning-tokens: preserving reasoning blocks; " +
 				"fragments as in langchain-ai/langchain#36400, 2026-11-27",
 			Source: "OpenRouter, streaming, usage accounting and errors", Date: read,
@@ -158,7 +162,7 @@ func rows() []Preset {
 			Name: "azure", Path: "/openai/deployments/{model}/chat/completions?api-version={version}", Version: "2024-10-21",
 			EmbedPath: "/openai/deployments/{model}/embeddings?api-version={version}",
 			Auth:      "Api-Key", Keyed: true, LimitField: "max_completion_tokens",
-			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
+			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true, CallIDs: fortyLetters,
 			Source: "Microsoft, Azure OpenAI REST API reference", Date: read,
 		},
 		{

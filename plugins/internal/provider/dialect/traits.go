@@ -227,6 +227,11 @@ func droppable() []string {
 	}
 }
 
+// features returns the fields without which a request means something else.
+func features() []string {
+	return []string{"tools", "tool_choice", "response_format", "format", "output_config"}
+}
+
 // otherLimit returns the other name of the output limit, "" if name is not a name of it.
 func otherLimit(name string) string {
 	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
@@ -267,22 +272,25 @@ func rename(body map[string]any, names map[string]string) {
 }
 
 // Refused returns the request field that the server rejected, "" for none: the
-// parameter that it names, or the one quoted in its message.
-func Refused(param, message string, body map[string]any) string {
+// parameter that it names, or the one quoted in its message. needed means that the
+// request cannot omit the field.
+func Refused(param, message string, body map[string]any) (field string, needed bool) {
 	message = strings.ToLower(message)
 	complaints := []string{
 		"support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both", "deprecated",
 	}
 	complains := slices.ContainsFunc(complaints, func(word string) bool { return strings.Contains(message, word) })
-	for _, name := range droppable() {
-		if _, set := body[name]; !set {
-			continue
-		}
-		if param == name || strings.HasPrefix(param, name+".") || param == "" && complains && quotes(message, name) {
-			return name
-		}
+	rejects := func(name string) bool {
+		_, set := body[name]
+		return set && (param == name || strings.HasPrefix(param, name+".") || param == "" && complains && quotes(message, name))
 	}
-	return ""
+	if i := slices.IndexFunc(droppable(), rejects); i >= 0 {
+		return droppable()[i], false
+	}
+	if i := slices.IndexFunc(features(), rejects); i >= 0 && complains {
+		return features()[i], true
+	}
+	return "", false
 }
 
 // quotes reports whether a message holds a name as a word of its own. Ollama writes

@@ -18,6 +18,11 @@ type Report struct {
 	Words   string // all codes, joined by blanks, in lower case
 	Message string
 	Param   string // the rejected request field, if named
+	// Category is the reason why content was refused, if named.
+	Category string
+	// Output is the text of the model that its server cannot use.
+	Output string
+	page   bool // an HTML page
 	// Prompt and Window are the tokens of the request and the context window, 0
 	// if not stated.
 	Prompt, Window int64
@@ -44,10 +49,10 @@ func ReadBody(body []byte) Report {
 		}
 	}
 	if m := title.FindSubmatch(body); m != nil {
-		return plain(string(m[1]))
+		return Report{Message: short(string(m[1])), page: true}
 	}
 	if body[0] == '<' {
-		return Report{}
+		return Report{page: true}
 	}
 	return plain(string(body))
 }
@@ -82,8 +87,9 @@ func readObject(body []byte) (Report, bool) {
 	if len(words) > 0 {
 		r.Code = words[0]
 	}
-	r.Words = strings.Join(words, " ")
-	r.Param = word(inner["param"])
+	words = append(words, r.details(inner)...)
+	r.Words = strings.TrimSpace(strings.Join(words, " "))
+	r.Param, r.Output = word(inner["param"]), word(inner["failed_generation"])
 	_ = json.Unmarshal(inner["n_prompt_tokens"], &r.Prompt) // 0 if absent
 	_ = json.Unmarshal(inner["n_ctx"], &r.Window)
 	for _, raw := range []json.RawMessage{outer["detail"], inner["detail"], inner["message"]} {
@@ -94,6 +100,30 @@ func readObject(body []byte) (Report, bool) {
 	}
 	r.Message = short(r.Message)
 	return r, true
+}
+
+// details returns the codes below an error: the reasons of Google's details, and those of
+// OpenRouter's metadata (OpenRouter, docs/api/reference/errors-and-debugging, 2026-11-28). It sets
+// the category of refused content.
+func (r *Report) details(inner map[string]json.RawMessage) (words []string) {
+	var details []struct {
+		Reason string `json:"reason"`
+	}
+	var metadata struct {
+		Type    string          `json:"error_type"`
+		Reasons []string        `json:"reasons"`
+		Flagged json.RawMessage `json:"flagged_input"`
+	}
+	_ = json.Unmarshal(inner["details"], &details) // other forms have no words
+	_ = json.Unmarshal(inner["metadata"], &metadata)
+	for _, d := range details {
+		words = append(words, strings.ToLower(d.Reason))
+	}
+	if len(metadata.Reasons) > 0 || metadata.Flagged != nil {
+		words = append(words, moderated)
+		r.Category = strings.Join(metadata.Reasons, ", ")
+	}
+	return append(words, strings.ToLower(metadata.Type))
 }
 
 // fieldFault is an error in one request field, as FastAPI servers list it under

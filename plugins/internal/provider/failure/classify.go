@@ -1,34 +1,33 @@
 package failure
 
-import (
-	"strings"
-)
+import "strings"
 
 // Of returns the failure for a response with this status and body.
 func Of(status int, r Report) Row {
+	row, named := r.named()
 	switch {
 	case status >= 300 && status < 400:
 		return Foreign
-	case r.quota() && (status == 429 || status == 402 || status == 403 || status == 400):
-		return QuotaExhausted
-	case status == 402:
+	case status == 402, r.quota() && (status == 429 || status == 403 || status == 400):
 		return QuotaExhausted
 	case status == 401:
 		return AuthFailed
+	case status == 429:
+		return RateLimited
+	case named && status >= 400:
+		return row
 	case r.noModel() && (status == 400 || status == 403 || status == 404 || status == 422 || status >= 500):
 		return ModelNotFound
-	case status == 403:
+	case status == 403 && r.blamesKey():
 		return AuthFailed
-	case r.tooLong() && status >= 400 && status != 429, status == 413: // 429 limits the tokens of a time
+	case status == 403:
+		return Forbidden
+	case r.tooLong() && status >= 400, status == 413:
 		return ContextExceeded
-	case r.filtered() && status >= 400 && status < 500:
-		return Refused
 	case status == 404, status == 405, status < 400:
 		return Foreign
 	case status == 408, status == 504:
 		return Timeout
-	case status == 429:
-		return RateLimited
 	case status == 503, status == 529, r.overloaded():
 		return Overloaded
 	case status >= 500:
@@ -41,6 +40,7 @@ func Of(status int, r Report) Row {
 // in a response with status 200. It distinguishes only failures that differ in
 // whether and where to retry.
 func InBand(r Report) Row {
+	row, named := r.named()
 	switch {
 	case r.quota():
 		return QuotaExhausted
@@ -50,14 +50,21 @@ func InBand(r Report) Row {
 		return RateLimited
 	case r.tooLong():
 		return ContextExceeded
+	case named:
+		return row
 	case r.noModel():
 		return ModelNotFound
-	case r.filtered():
-		return Refused
 	case r.badInput():
 		return RequestInvalid
 	}
 	return ProviderError
+}
+
+// blamesKey reports whether a response of status 403 says that the key is the reason. Pages of
+// firewalls have this status too, and depend on the prompt or the network.
+func (r Report) blamesKey() bool {
+	return !r.page && (r.has("permission_error", "permission_denied") ||
+		r.says("api key", "api-key", "apikey", "access token", "credential", "permission", "unauthorized", "not authorized"))
 }
 
 // badInput reports whether the codes of a response blame the request
@@ -74,14 +81,7 @@ func (r Report) rated() bool { return r.has("rate_limit", "rate limit", "too_man
 
 func (r Report) overloaded() bool { return r.has("overloaded") }
 
-func (r Report) filtered() bool {
-	return r.has("content_filter", "content_policy", "responsibleaipolicyviolation", "bio_policy")
-}
-
 func (r Report) noModel() bool {
-	if r.has("model_not_found", "model_not_available", "unknown_model", "invalid_model") {
-		return true
-	}
 	m := strings.ToLower(r.Message)
 	if !strings.Contains(m, "model") {
 		return false

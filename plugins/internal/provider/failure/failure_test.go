@@ -35,7 +35,8 @@ func TestOf(t *testing.T) {
 		{413, `<html><head><title>413 Request Entity Too Large</title></head></html>`, ContextExceeded},
 		{401, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`, AuthFailed},
 		{401, `{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}`, AuthFailed},
-		{403, ``, AuthFailed},
+		{403, ``, Forbidden},
+		{403, `{"error":{"message":"You are not allowed to sample from this model","type":"invalid_request_error","code":null}}`, Forbidden},
 		{402, ``, QuotaExhausted},
 		{429, `{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}`, QuotaExhausted},
 		{429, `{"error":{"message":"Insufficient balance"}}`, QuotaExhausted},
@@ -65,6 +66,84 @@ func TestOf(t *testing.T) {
 		{418, ``, RequestInvalid},
 	} {
 		assert.Equal(t, tt.want, Of(tt.status, ReadBody([]byte(tt.body))), "%d %s", tt.status, tt.body)
+	}
+}
+
+// LLM-030, LLM-031, 1.4: failures that the status does not show, by the wording of each server. A
+// refused key opens a breaker until it is reset, so status 403 alone is none; the next candidate is
+// asked after every one of these failures.
+func TestWordings(t *testing.T) {
+	openAI := func(message, typ, code string) string {
+		return fmt.Sprintf(`{"error":{"message":%q,"type":%q,"param":null,"code":%q}}`, message, typ, code)
+	}
+	anthropic := func(typ, message string) string {
+		return fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q}}`, typ, message)
+	}
+	google := func(code int, status, message, reason string) string {
+		return fmt.Sprintf(`[{"error":{"code":%d,"message":%q,"status":%q,"details":[{"@type":"x","reason":%q}]}}]`, code, message, status, reason)
+	}
+	const request = "invalid_request_error"
+	for _, tt := range []struct {
+		source string
+		status int
+		body   string
+		want   Row
+	}{
+		{"OpenRouter, docs/api/reference/errors-and-debugging", 403, `{"error":{"code":403,"message":"Your chosen model requires moderation and your input was flagged","metadata":{"reasons":["violence"],"flagged_input":"x","provider_name":"OpenAI"}}}`, Refused},
+		{"OpenRouter, the same document: metadata alone", 403, `{"error":{"code":403,"message":"x","metadata":{"reasons":["violence"],"flagged_input":"x"}}}`, Refused},
+		{"OpenRouter, developersdigest.tech: content_policy_violation", 403, `{"error":{"code":403,"message":"x","metadata":{"error_type":"content_policy_violation"}}}`, Refused},
+		{"OpenRouter, developersdigest.tech: a guardrail", 403, `{"error":{"code":403,"message":"Request blocked: prompt injection patterns detected","metadata":{"error_type":"permission_denied"}}}`, Refused},
+		{"OpenAI, BeehiveInnovations/pal-mcp-server issue 178", 400, openAI("Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a different prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting", request, "invalid_prompt"), Refused},
+		{"Anthropic, anthropics/claude-code issue 58367", 400, anthropic(request, "Output blocked by content filtering policy"), Refused},
+		{"DeepSeek, 666ghj/BettaFish issue 108", 400, openAI("Content Exists Risk", request, request), Refused},
+		{"DeepSeek, DeepSeek-V2 issue 30", 400, `{"detail":"Content Exists Risk"}`, Refused},
+		{"Alibaba, QwenLM/qwen-code issue 2905", 400, openAI("<400> InternalError.Algo.DataInspectionFailed: Input text data may contain inappropriate content.", request, "data_inspection_failed"), Refused},
+		{"Azure, content filtering", 400, openAI("The response was filtered due to the prompt triggering Azure OpenAI's content management policy.", "", "content_filter"), Refused},
+		{"Anthropic, anthropics/claude-code issue 66314", 400, anthropic(request, "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."), QuotaExhausted},
+		{"Anthropic, anthropics/claude-code issue 2127", 400, anthropic(request, "You have reached your specified API usage limits. You will regain access on 2025-07-01 at 00:00 UTC."), QuotaExhausted},
+		{"OpenRouter, gptme/gptme issue 1449", 403, `{"error":{"message":"Key limit exceeded (monthly limit). Manage it using https://openrouter.ai/settings/keys","code":403}}`, QuotaExhausted},
+		{"Alibaba, hsliuping/TradingAgents-CN issue 170", 400, openAI("Access denied, please make sure your account is in good standing.", "Arrearage", "Arrearage"), QuotaExhausted},
+		{"RooCodeInc/Roo-Code issue 12309", 403, openAI("Access denied due to overdue account", "x", "x"), QuotaExhausted},
+		{"Gemini, openai-scala-client issue 109", 400, google(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", "API_KEY_INVALID"), AuthFailed},
+		{"Gemini, google-gemini/gemini-cli issue 25198", 400, google(400, "INVALID_ARGUMENT", "API Key not found. Please pass a valid API key.", "API_KEY_INVALID"), AuthFailed},
+		{"xAI, continuedev/continue issue 10778", 400, `{"code":"Client specified an invalid argument","error":"Incorrect API key provided: na***ys. You can obtain an API key from https://console.x.ai."}`, AuthFailed},
+		{"Gemini, continuedev/continue issue 11541", 403, google(403, "PERMISSION_DENIED", "Your API key was reported as leaked. Please use another API key.", ""), AuthFailed},
+		{"Anthropic, anthropics/claude-code issue 51610", 403, anthropic("permission_error", "Permission denied"), AuthFailed},
+		{"Anthropic, enricoros/big-AGI issue 176", 403, `{"error":{"type":"forbidden","message":"Request not allowed"}}`, Forbidden},
+		{"OpenAI, home-assistant/core issue 120072", 403, openAI("Country, region, or territory not supported", "request_forbidden", "unsupported_country_region_territory"), Forbidden},
+		{"Gemini, poenl/gemini-api issue 4", 400, google(400, "FAILED_PRECONDITION", "User location is not supported for the API use.", ""), Forbidden},
+		{"Cloudflare, langgenius/dify issue 3231", 403, `<!DOCTYPE html><html><head><title>Attention Required! | Cloudflare</title></head></html>`, Forbidden},
+		{"AWS WAF, aws-samples/sample-kolya-br-proxy pull request 38", 403, `<html><head><title>403 Forbidden</title></head></html>`, Forbidden},
+		{"no public source: a page of a firewall about permissions", 403, `<html><head><title>You have no permission</title></head></html>`, Forbidden},
+		{"Ollama, issue 14795", 400, `{"error":"registry.ollama.ai/library/Qwen3.5:0.8b does not support tools"}`, Unsayable},
+		{"Ollama, issue 5793", 400, openAI("llama3 does not support tools", "api_error", ""), Unsayable},
+		{"OpenRouter, evalstate/fast-agent issue 122", 404, `{"error":{"message":"No endpoints found that support tool use. To learn more about provider routing, visit: https://openrouter.ai/docs/provider-routing","code":404}}`, Unsayable},
+		{"OpenRouter, nexu-io/nexu issue 875", 404, `{"error":{"message":"No endpoints found that support image input","code":404}}`, Unsayable},
+		{"vLLM, issue 9986", 400, `{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set","type":"BadRequestError","param":null,"code":400}`, Unsayable},
+		{"vLLM, studio-dots-ai/dots.ocr issue 61", 400, `{"object":"error","message":"facebook/opt-125m is not a multimodal model None","type":"BadRequestError","param":null,"code":400}`, Unsayable},
+		{"Ollama, issue 17301", 400, `{"error":"this model does not support image input (ref: b8bd630e)"}`, Unsayable},
+		{"no public source: LM Studio without a loaded model", 400, `{"error":"No models loaded. Please load a model in the developer page or use the lms load command."}`, ProviderError},
+		{"Groq, atiilla/sqlmap-ai issue 3", 400, openAI("The model `qwen-qwq-32b` has been decommissioned and is no longer supported. Please refer to https://console.groq.com/docs/deprecations for a recommendation on which model to use instead.", request, "model_decommissioned"), ModelNotFound},
+		{"Groq, groq/groq-typescript issue 103", 400, `{"error":{"message":"Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.","type":"invalid_request_error","code":"tool_use_failed","failed_generation":"<tool-use>{}</tool-use>"}}`, ToolCallInvalid},
+		{"LM Studio, lmstudio-bug-tracker issue 1057", 400, `{"error":"The model has crashed without additional information. (Exit code: null)"}`, ProviderError},
+		{"LM Studio, lmstudio-bug-tracker issue 1347", 400, `{"error":"Channel Error"}`, ProviderError},
+		{"LM Studio, charmbracelet/crush issue 2546", 400, openAI("Failed to load model \"qwen/qwen3-coder-30b\". Error: Operation canceled.", request, "x"), ProviderError},
+	} {
+		report := ReadBody([]byte(tt.body))
+		assert.NotEmpty(t, tt.source)
+		require.Equal(t, tt.want, Of(tt.status, report), "%s: %s", tt.source, tt.body)
+		e := (&Reporter{Provider: "p"}).Error(tt.want, Known{Report: report}, "x")
+		assert.NotEqual(t, contract.ClassStop, e.Class, tt.source)
+		assert.Equal(t, tt.want == AuthFailed, e.Type == "provider/auth-failed", tt.source)
+		if strings.Contains(tt.body, "violence") {
+			assert.Equal(t, `"violence"`, e.Details.Key("category").String(), tt.source)
+		}
+		if raw, _ := e.Details.Key("raw").AsString(); tt.want == ToolCallInvalid {
+			assert.Equal(t, "<tool-use>{}</tool-use>", raw, "the answer can be repaired")
+		}
+		if tt.status != 403 && tt.want != Forbidden {
+			assert.Equal(t, tt.want, InBand(report), tt.source)
+		}
 	}
 }
 

@@ -49,6 +49,15 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 	case (is == Unavailable || is == Foreign) && r.NoServer != "":
 		e = e.WithHint(r.NoServer)
 	}
+	if hint := is.hint(k.Report); hint != "" {
+		e = e.WithHint(hint)
+	}
+	if k.Report.Category != "" {
+		e = e.WithDetail("category", r.text(k.Report.Category))
+	}
+	if k.Report.Output != "" {
+		e = e.WithDetail("raw", edn.Text(r.Scrub.Clean(k.Report.Output)))
+	}
 	e = e.WithDetail("family", edn.K(string(row.family))).WithDetail("sent?", edn.Bool(k.Sent))
 	if k.Status != 0 {
 		e = e.WithDetail("http/status", edn.Int(int64(k.Status)))

@@ -14,7 +14,7 @@ const (
 	Foreign                        // redirect, 404 without a model code, a body that is not an answer
 	RequestInvalid                 // 400, 422
 	ContextExceeded                // context-length codes, 413
-	AuthFailed                     // 401, 403
+	AuthFailed                     // 401, or a body that blames the key
 	QuotaExhausted                 // 402, 429 whose code names quota
 	RateLimited                    // other 429
 	ModelNotFound                  // in any of the error bodies
@@ -33,8 +33,20 @@ const (
 	QueueFull                      // own queue full
 	SchemaInvalid                  // schema asked: parsed and invalid
 	Canceled                       // by the caller
+	Forbidden                      // 403 that does not blame the key, such as the page of a firewall
 	Unsayable                      // this model or its format cannot express the request
 )
+
+// hint returns the next step after a response with a report, "" if it is that of the error type.
+func (r Row) hint(said Report) string {
+	switch {
+	case r == Refused && said.Message != "" && said.Category == "":
+		return "change the request, or use another model"
+	case r == Forbidden:
+		return "the message says why, for example a firewall or a region; if it is the key, set a valid one in ferment.hcl"
+	}
+	return ""
+}
 
 // family is one of three error types that cover all failures of a provider.
 type family string
@@ -63,6 +75,9 @@ func (r Row) Said(model string) string {
 		Overloaded:      "the provider is overloaded",
 		ContextExceeded: "the request is longer than the model can read",
 		Refused:         "the request was refused",
+		ToolCallInvalid: "the model wrote a tool call that cannot be read",
+		Forbidden:       "access is denied",
+		Unsayable:       "the model does not support a part of the request",
 		Timeout:         "the provider reported a timeout",
 	}[r]
 	if !known {
@@ -100,6 +115,7 @@ func rows() map[Row]row {
 		// here wait for the provider.
 		QueueFull: {"runtime/overloaded", down, providerError},
 		Canceled:  {"canceled", request, providerError},
+		Forbidden: {"provider/request-failed", down, requestFailed},
 		Unsayable: {"provider/request-invalid", request, providerError},
 	}
 }

@@ -30,7 +30,7 @@ type Want struct {
 	Text, Reasoning, Finish  string
 	In, Out, Cached, Thought int64
 	Written                  int64    // into a cache
-	Calls                    []string // "id name args"
+	Calls                    []string // "id name args", or "name args" if the server states no id
 	Sealed                   []string // encrypted reasoning
 	Error                    string   // type of the error; then the other fields are not compared
 	Assumed                  bool

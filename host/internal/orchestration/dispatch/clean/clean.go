@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/text"
 )
@@ -19,7 +20,7 @@ var proseKeys = [...]string{"text", "content", "summary", "answer", "explanation
 // Cleaner cleans one answer.
 type Cleaner struct {
 	How       text.Cleaning
-	Tools     edn.Value // offered by the request
+	Input     edn.Value // of the request: its messages, and the tools that it offers
 	Candidate string    // for messages
 	Node      string    // for messages
 	Cut       bool      // set if a text was shortened
@@ -100,7 +101,7 @@ func (c *Cleaner) prose(s, key string) (string, *contract.Error) {
 		how.MaxChars = 0
 	}
 	clean := text.Clean(s, how)
-	if clean.Broken || len(clean.Calls) > 0 && c.Tools.Len() == 0 {
+	if clean.Broken || len(clean.Calls) > 0 && c.Input.Key("tools").Len() == 0 {
 		return "", c.drift(s, "wrote a tool call into its text")
 	}
 	for _, call := range clean.Calls {
@@ -117,11 +118,10 @@ func (c *Cleaner) prose(s, key string) (string, *contract.Error) {
 // withCalls adds the extracted tool calls to the answer.
 func (c *Cleaner) withCalls(out edn.Value) edn.Value {
 	all := slices.Collect(out.Key("tool/calls").Elems())
+	taken, seed := c.callIDs(all), edn.Hash(c.Input)
 	for _, call := range c.calls {
-		if _, named := call.Key("id").AsString(); !named {
-			call = call.AssocKey("id", edn.Text(freshID(all)))
-		}
-		all = append(all, call)
+		stated, _ := call.Key("id").AsString()
+		all = append(all, call.AssocKey("id", edn.Text(conversation.CallID(stated, seed, taken))))
 	}
 	return out.AssocKey("tool/calls", edn.Vector(all...))
 }

@@ -56,20 +56,20 @@ func TestAnswer(t *testing.T) {
 		},
 		"a tool call becomes structured": {
 			answer: edn.Text(call(`{"name": "fs_read_file", "arguments": {"path": "a"}}`)), tools: tools,
-			want: `{:text "" :tool/calls [{:args {:path "a"} :id "call-1" :tool/id :fs/read-file}]}`,
+			want: `{:text "" :tool/calls [{:args {:path "a"} :id "uiep9o3r1" :tool/id :fs/read-file}]}`,
 		},
 		"a call in the text ends the answer like any other": {
 			answer: edn.MustRead(`{:text "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>" :finish :stop}`),
-			tools:  tools, want: `{:finish :tool-calls :text "" :tool/calls [{:args {} :id "call-1" :tool/id "weather"}]}`,
+			tools:  tools, want: `{:finish :tool-calls :text "" :tool/calls [{:args {} :id "uiep9o3r1" :tool/id "weather"}]}`,
 		},
 		"a call before the limit": {
 			answer: edn.MustRead(`{:text "<tool_call>{\"name\": \"weather\", \"arguments\": {}}</tool_call>" :finish :length}`),
-			tools:  tools, want: `{:finish :length :text "" :tool/calls [{:args {} :id "call-1" :tool/id "weather"}]}`,
+			tools:  tools, want: `{:finish :length :text "" :tool/calls [{:args {} :id "uiep9o3r1" :tool/id "weather"}]}`,
 		},
 		"the id of a call is not one that is taken": {
 			answer: edn.MustMap(edn.K("text"), edn.Text("x "+call(`{"name": "weather", "arguments": {}}`)),
-				edn.K("tool/calls"), edn.MustRead(`[{:id "call-2"}]`)), tools: tools,
-			want: `{:text "x" :tool/calls [{:id "call-2"} {:args {} :id "call-3" :tool/id "weather"}]}`,
+				edn.K("tool/calls"), edn.MustRead(`[{:id "uiep9o3r1"}]`)), tools: tools,
+			want: `{:text "x" :tool/calls [{:id "uiep9o3r1"} {:args {} :id "phj52lau4" :tool/id "weather"}]}`,
 		},
 		"a call without tools": {
 			answer: edn.Text(call(`{"name": "weather", "arguments": {}}`)), typ: "format/drift",
@@ -82,7 +82,7 @@ func TestAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := clean.Cleaner{How: text.Cleaning{MaxChars: row.max, Language: "en"}, Candidate: "m/a", Node: "n"}
 			if row.tools != "" {
-				c.Tools = edn.MustRead(row.tools)
+				c.Input = edn.MustMap(edn.K("tools"), edn.MustRead(row.tools))
 			}
 			got, err := c.Answer(row.answer)
 			if row.typ != "" {
@@ -94,6 +94,30 @@ func TestAnswer(t *testing.T) {
 			assert.Equal(t, row.want, got.String())
 			assert.Equal(t, row.cut, c.Cut)
 		})
+	}
+}
+
+// LM-008: calls of later rounds get ids that no earlier round has, also if the model writes the same
+// id again. The same request gives the same ids.
+func TestCallIDsOfRounds(t *testing.T) {
+	ask := func(input, body string) string {
+		c := clean.Cleaner{Input: edn.MustRead(input)}
+		got, err := c.Answer(edn.Text(call(body)))
+		require.Nil(t, err)
+		one, _ := got.Key("tool/calls").Nth(0)
+		id, _ := one.Key("id").AsString()
+		return id
+	}
+	round := func(id string) string {
+		return `{:tools [{:tool/id "weather"}] :messages [{:role :user :content "x"}
+			{:role :assistant :tool/calls [{:id "` + id + `" :tool/id "weather" :args {}}]} {:role :tool :tool/id "` + id + `" :content "y"}]}`
+	}
+	const first = `{:tools [{:tool/id "weather"}] :messages [{:role :user :content "x"}]}`
+	for _, body := range []string{`{"name": "weather", "arguments": {}}`, `{"id": "a", "name": "weather", "arguments": {}}`} {
+		id := ask(first, body)
+		assert.Equal(t, id, ask(first, body), "the same request gives the same id")
+		assert.NotEmpty(t, id)
+		assert.NotEqual(t, id, ask(round(id), body), body)
 	}
 }
 

@@ -3,7 +3,8 @@ package clean
 import (
 	"errors"
 	"fmt"
-	"strconv"
+	"iter"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -31,7 +32,7 @@ func (c *Cleaner) call(call text.ToolCall) (edn.Value, error) {
 // tool finds an offered tool by name. Names on the wire have no slash, so a
 // model may use another spelling.
 func (c *Cleaner) tool(name string) (edn.Value, bool) {
-	for t := range c.Tools.Elems() {
+	for t := range c.Input.Key("tools").Elems() {
 		id := t.Key("tool/id")
 		word, ok := id.AsKeyword()
 		if !ok {
@@ -52,17 +53,19 @@ func normalizeToolName(name string) string {
 	return strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(name)
 }
 
-// freshID returns an id that no other call of the answer has.
-func freshID(others []edn.Value) string {
-	for n := len(others) + 1; ; n++ {
-		id := "call-" + strconv.Itoa(n)
-		taken := false
-		for _, o := range others {
-			other, _ := o.Key("id").AsString()
-			taken = taken || other == id
-		}
-		if !taken {
-			return id
+// callIDs returns the ids of the calls in the messages of the request and in the answer.
+func (c *Cleaner) callIDs(answer []edn.Value) map[string]bool {
+	ids := map[string]bool{}
+	add := func(calls iter.Seq[edn.Value]) {
+		for call := range calls {
+			if id, ok := call.Key("id").AsString(); ok {
+				ids[id] = true
+			}
 		}
 	}
+	add(slices.Values(answer))
+	for m := range c.Input.Key("messages").Elems() {
+		add(m.Key("tool/calls").Elems())
+	}
+	return ids
 }

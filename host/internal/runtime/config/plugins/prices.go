@@ -127,8 +127,17 @@ func (r *Reader) price(own *decode.PluginSchema, p *Plugin) {
 	list := r.priceList(now)
 	vendor := vendorOf(list, p.Config)
 	models := p.Config.Key("model")
+	replace := func(m ModelPrice, price edn.Value) {
+		label := edn.Text(m.Label)
+		block, _ := models.Get(label)
+		models = models.Assoc(label, block.AssocKey("price", price))
+	}
 	for _, m := range p.ModelPrices() {
 		if m.written() {
+			if !m.Price.Key("listed").IsNil() { // else the price would read as one of the list
+				replace(m, m.Price.Dissoc(edn.K("listed")))
+				r.unusedEntry(p, m)
+			}
 			continue
 		}
 		owner, name := vendor, m.Model
@@ -138,9 +147,7 @@ func (r *Reader) price(own *decode.PluginSchema, p *Plugin) {
 		e, found := list.Find(owner, name, now)
 		switch {
 		case found:
-			label := edn.Text(m.Label)
-			block, _ := models.Get(label)
-			models = models.Assoc(label, block.AssocKey("price", listPrice(e, owner+"/"+name)))
+			replace(m, listPrice(e, owner+"/"+name))
 		case !m.Price.Key("listed").IsNil():
 			r.unlisted(p, m, list)
 		}
@@ -195,6 +202,26 @@ func listPrice(e pricelist.Entry, name string) edn.Value {
 	return b.Map()
 }
 
+// unusedEntry warns about a price block that names an entry of the list beside amounts.
+func (r *Reader) unusedEntry(p *Plugin, m ModelPrice) {
+	d := p.atListed(m)
+	d.Type = "config/unused"
+	d.Message = fmt.Sprintf("listed of model %s has no effect, since its price block sets the price itself", diag.Quote(m.Label))
+	d.Hint = "remove listed, or the amounts and free"
+	r.Report.Add(d)
+}
+
+// atListed returns a warning at the attribute listed of a model.
+func (p *Plugin) atListed(m ModelPrice) diag.Diagnostic {
+	path := []edn.Value{edn.K("model"), edn.Text(m.Label), edn.K("price"), edn.K("listed")}
+	return diag.Diagnostic{
+		Severity: diag.SeverityWarning,
+		Range:    p.Lowered.Place([]string{"plugin", p.Name, "config"}, path),
+		Path:     []string{"plugin", p.Name, "config", "model", m.Label, "price", "listed"},
+		Found:    m.Price.Key("listed"),
+	}
+}
+
 // unlisted warns about a model that is not in the list.
 func (r *Reader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 	written := textAt(m.Price, "listed")
@@ -204,16 +231,10 @@ func (r *Reader) unlisted(p *Plugin, m ModelPrice, list pricelist.List) {
 			names = append(names, e.Vendor+"/"+name)
 		}
 	}
-	path := []edn.Value{edn.K("model"), edn.Text(m.Label), edn.K("price"), edn.K("listed")}
-	r.Report.Add(diag.Diagnostic{
-		Type:     "config/unknown-name",
-		Severity: diag.SeverityWarning,
-		Message: fmt.Sprintf("the price list has no %s, so the price of model %s is not known", diag.Quote(written),
-			diag.Quote(m.Label)),
-		Range:   p.Lowered.Place([]string{"plugin", p.Name, "config"}, path),
-		Path:    []string{"plugin", p.Name, "config", "model", m.Label, "price", "listed"},
-		Found:   edn.Text(written),
-		Nearest: contract.Nearest(written, names),
-		Hint:    "\"ferment model prices --all\" lists what it has",
-	})
+	d := p.atListed(m)
+	d.Type, d.Nearest = "config/unknown-name", contract.Nearest(written, names)
+	d.Message = fmt.Sprintf("the price list has no %s, so the price of model %s is not known", diag.Quote(written),
+		diag.Quote(m.Label))
+	d.Hint = "\"ferment model prices --all\" lists what it has"
+	r.Report.Add(d)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,28 @@ func TestListPrices(t *testing.T) {
 		}
 		for _, label := range []string{"half", "other", "written"} {
 			assert.NotContains(t, got[label], "listed", "%s %s", address, label)
+		}
+	}
+}
+
+// LLM-020: amounts of a price block take precedence over the entry that it names beside them, with a
+// warning at the entry. The price is then one of the configuration, not of the list.
+func TestAmountsBesideAnEntry(t *testing.T) {
+	path, d := priced(t, "")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	both := strings.Replace(string(text), `input  = "1"`, `input  = "1"`+"\n        listed = \"vendor/big\"", 1)
+	require.NoError(t, os.WriteFile(path, []byte(both), 0o600))
+	c, ds := config.Load(context.Background(), path, config.Options{Describer: d, Env: configtest.NoEnv})
+	require.Empty(t, configtest.Types(ds))
+	i := slices.IndexFunc(ds, func(d diag.Diagnostic) bool { return d.Type == "config/unused" && d.Path[len(d.Path)-1] == "listed" })
+	require.GreaterOrEqual(t, i, 0)
+	assert.Equal(t, diag.SeverityWarning, ds[i].Severity)
+	require.NotNil(t, ds[i].Range)
+	for _, m := range c.ModelPrices() {
+		if m.Label == "written" {
+			assert.Equal(t, "configuration", m.From())
+			assert.Equal(t, `{:input "1" :output "2"}`, m.Price.String())
 		}
 	}
 }

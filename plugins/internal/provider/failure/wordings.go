@@ -1,0 +1,66 @@
+package failure
+
+// wording is what the bodies of a failure have in common, for servers whose status does not show it.
+type wording struct {
+	row   Row
+	codes []string // parts of codes
+	says  []string // parts of messages, in lower case
+}
+
+// wordings returns the failures that a body names. The first one that fits holds. The tests name the
+// server of each wording.
+func wordings() []wording {
+	return []wording{
+		{
+			row: Refused,
+			codes: []string{
+				"content_filter", "content_policy", "responsibleaipolicyviolation", "bio_policy", "data_inspection", moderated,
+			},
+			says: []string{
+				"input was flagged", "flagged as potentially violating", "content filtering policy", "content exists risk",
+				"may contain inappropriate content", "request blocked:",
+			},
+		},
+		{
+			row:   QuotaExhausted,
+			codes: []string{"arrearage"},
+			says: []string{
+				"credit balance is too low", "specified api usage limits", "key limit exceeded", "overdue account",
+				"account is in good standing",
+			},
+		},
+		{
+			row:   AuthFailed,
+			codes: []string{"api_key_invalid", "invalid_api_key", "authentication_error"},
+			says:  []string{"api key not valid", "api key not found", "incorrect api key", "invalid api key", "api key expired"},
+		},
+		{
+			row: Unsayable,
+			says: []string{
+				"does not support tools", "support tool use", "--enable-auto-tool-choice", "image input is not supported",
+				"support image input", "is not a multimodal model",
+			},
+		},
+		{
+			row:   ModelNotFound,
+			codes: []string{"model_not_found", "model_not_available", "unknown_model", "invalid_model", "model_decommissioned"},
+			says:  []string{"has been decommissioned"},
+		},
+		{row: ToolCallInvalid, codes: []string{"tool_use_failed"}},
+		{row: ProviderError, says: []string{"no models loaded", "the model has crashed", "channel error", "failed to load model"}},
+		{row: Forbidden, says: []string{"location is not supported"}},
+	}
+}
+
+// moderated is the code of a body that says which part of the request was flagged.
+const moderated = "flagged_input"
+
+// named returns the failure that the body names, ok is false if it names none.
+func (r Report) named() (row Row, ok bool) {
+	for _, w := range wordings() {
+		if len(w.codes) > 0 && r.has(w.codes...) || r.says(w.says...) {
+			return w.row, true
+		}
+	}
+	return 0, false
+}
