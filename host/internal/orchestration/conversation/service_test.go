@@ -674,6 +674,85 @@ func TestAgent(t *testing.T) {
 	assert.Equal(t, 1, got.Key("drafts").Len())
 }
 
+// using answers as an agent that calls a tool.
+func (x *talk) using() {
+	x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+		if intentOf(r) != conversation.AgentIntent {
+			return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
+		}
+		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
+			{:role :tool :tool/id "1" :content "r"} {:role :assistant :content "done"}]}`)), nil
+	}
+}
+
+// roles are the roles of the turns on the path, and the number of the messages of each.
+func (x *talk) roles() (out string) {
+	for v := range x.must(x.do("get", "")).Key("turns").Elems() {
+		all := x.must(x.do("get", ":turn/id "+v.Key("turn/id").String())).Key("alternatives")
+		for a := range all.Elems() {
+			if a.Key("selected?").Truthy() {
+				out += fmt.Sprintf("%s %d ", v.Key("role"), a.Key("messages").Len())
+			}
+		}
+	}
+	return strings.TrimSpace(out)
+}
+
+// CNV-023: the answer of an agent is the same turns, each of one role, whichever intent asks for it.
+func TestAnswerOfAnAgentIsTheSameTurns(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.using()
+	const want = ":user 1 :assistant 1 :tool 1 :assistant 1"
+	x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one}`))
+	assert.Equal(t, want, x.roles())
+	x.must(x.do("regenerate", `:turn/id "t-2" :agent {:cap/ref :agent/one}`))
+	assert.Equal(t, want, x.roles())
+	x.must(x.do("send", `:at-turn "t-1" :text "again" :agent {:cap/ref :agent/one}`))
+	assert.Equal(t, want, x.roles())
+	_, err := x.do("append", `:at-turn "t-1" :messages [{:role :assistant :content "a"}]`)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+}
+
+// CNV-029: whatever leaves a call without its result on the path, or a result without its call, a
+// model is sent neither.
+func TestCallsWithoutResultAreNotSent(t *testing.T) {
+	call := `{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}`
+	result := `{:role :tool :tool/id "1" :content "r"}`
+	for name, steps := range map[string][][2]string{
+		"select":   {{"regenerate", `:turn/id "t-2"`}, {"select", `:turn/id "t-2" :span/id "s-2"`}},
+		"truncate": {{"truncate", `:turn/id "t-3"`}},
+		"edit":     {{"edit", `:turn/id "t-2" :text "x"`}, {"select", `:turn/id "t-2" :span/id "s-2"`}},
+		"append":   {{"truncate", `:turn/id "t-2"`}, {"append", `:messages [` + call + `]`}},
+		"two":      {{"truncate", `:turn/id "t-2"`}, {"append", `:messages [` + call + result + result + `]`}},
+		"late":     {{"truncate", `:turn/id "t-2"`}, {"append", `:messages [` + call + `{:role :user :content "u"}` + result + `]`}},
+		"fork":     {{"fork", `:turn/id "t-2" :new/id "f"`}},
+	} {
+		x := newTalk(t, new(conversation.Memory), nil, wide)
+		x.using()
+		x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one}`))
+		for _, step := range steps {
+			x.must(x.do(step[0], step[1]))
+		}
+		in := `:text "thanks"`
+		if name == "fork" {
+			in += ` :conversation/id "f"`
+		}
+		for _, agent := range []string{"", ` :agent {:cap/ref :agent/one}`} {
+			x.must(x.do("send", in+agent))
+			open := 0
+			for m := range x.asked[len(x.asked)-1].Key("input").Key("messages").Elems() {
+				if role, _ := m.Key("role").AsKeyword(); role == "tool" {
+					open--
+				} else {
+					assert.Zero(t, open, "%s%s", name, agent)
+				}
+				open += m.Key("tool/calls").Len()
+			}
+			assert.Zero(t, open, "%s%s", name, agent)
+		}
+	}
+}
+
 // CNV-021: drafts beyond their limit are refused, and none is dropped. A text that
 // failed before, and a draft that is sent again, need no further room.
 func TestDraftsAreKept(t *testing.T) {

@@ -57,10 +57,10 @@ func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bo
 			out = append(out, conversation.User(tellSummary+summary.Text))
 		}
 	}
-	for _, messages := range v.said[v.begin(first):] {
+	for _, messages := range v.said[first:] {
 		out = append(out, messages...)
 	}
-	return out, cut, nil
+	return turns.Sendable(out), cut, nil
 }
 
 // first returns the position from which on the last turns fit into the window (SES-016).
@@ -75,15 +75,6 @@ func (v *view) first(head int) int {
 			break
 		}
 		first--
-	}
-	return first
-}
-
-// begin returns the first position from first on that is not a turn of tool results,
-// because their calls are before it.
-func (v *view) begin(first int) int {
-	for first < len(v.path) && v.path[first].Role == conversation.RoleTool {
-		first++
 	}
 	return first
 }

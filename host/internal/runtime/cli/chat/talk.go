@@ -368,22 +368,22 @@ func author(m edn.Value) string {
 	return cmp.Or(text(by, "model"), word(by, "agent"), word(by, "cap/id"))
 }
 
-// content returns the text of a message, with a line for each part that is not text.
+// content returns the text of a message, with a line for each part that is not text and for each
+// tool call.
 func content(m edn.Value) string {
-	c := m.Key("content")
-	if s, ok := c.AsString(); ok {
-		if calls := m.Key("tool/calls").Len(); calls > 0 {
-			s = strings.TrimPrefix(fmt.Sprintf("%s\n[%s]", s, counted(calls, "tool call")), "\n")
-		}
-		return s
-	}
 	var parts []string
-	for p := range c.Elems() {
+	if s, ok := m.Key("content").AsString(); ok && s != "" {
+		parts = append(parts, s)
+	}
+	for p := range m.Key("content").Elems() {
 		if s, ok := p.Key("text").AsString(); ok {
 			parts = append(parts, s)
-			continue
+		} else if kind := word(p, "type"); kind != "tool-call" {
+			parts = append(parts, "["+kind+"]")
 		}
-		parts = append(parts, "["+word(p, "type")+"]")
+	}
+	for call := range m.Key("tool/calls").Elems() {
+		parts = append(parts, "[calls "+word(call, "tool/id")+"]")
 	}
 	return strings.Join(parts, "\n")
 }

@@ -95,6 +95,18 @@ func TestUnwantedArguments(t *testing.T) {
 	}
 }
 
+// A message shows its calls, also one without text.
+func TestContentHasCalls(t *testing.T) {
+	for in, want := range map[string]string{
+		`{:tool/calls [{:id "1" :tool/id :sat/solve :args {}}]}`:                                                                        "[calls sat/solve]",
+		`{:content "I look." :tool/calls [{:id "1" :tool/id "clock"}]}`:                                                                 "I look.\n[calls clock]",
+		`{:content [{:type :text :text "a"} {:type :tool-call :id "1"} {:type :image :url "u"}] :tool/calls [{:id "1" :tool/id :x/y}]}`: "a\n[image]\n[calls x/y]",
+		`{:content "plain"}`: "plain",
+	} {
+		assert.Equal(t, want, content(edn.MustRead(in)), in)
+	}
+}
+
 // CNV-021: only a line that was made from a message without an answer names it.
 func TestDraftsOfLines(t *testing.T) {
 	ok := `{:result {:out {:text "hi" :version 1}}}`
