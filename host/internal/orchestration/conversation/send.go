@@ -55,7 +55,10 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		return edn.Nil(), err
 	}
 	w, err := s.change(ctx, c, id, anyVersion, func(st state) (commit, *contract.Error) {
-		if err := st.onlyActsSince(at.version, c.Input); err != nil {
+		if err := at.still(st); err != nil {
+			return commit{}, err
+		}
+		if err := st.onlyActsSince(at.of.Version, c.Input); err != nil {
 			return commit{}, err
 		}
 		do, err := st.exchange(c.Input, draft.Message, out)
@@ -103,10 +106,17 @@ func (st state) onlyActsSince(version int64, input edn.Value) *contract.Error {
 	return nil
 }
 
-// answerAt is the path that a model or an agent answers, at a version.
-type answerAt struct {
-	view
-	version int64
+// answerAt is the path that a model or an agent answers.
+type answerAt struct{ view }
+
+// still rejects a commit if the conversation was deleted and another one has its id. The version of
+// that one can be the same.
+func (at *answerAt) still(st state) *contract.Error {
+	if at.of.is(st.Conversation) {
+		return nil
+	}
+	err := contract.Errorf("conversation/conflict", "conversation %s was deleted, and another one was opened with its id", st.ID)
+	return err.WithDetail("base", edn.Int(at.of.Version)).WithDetail("current", edn.Int(st.Version)).WithHint("send the message to the new conversation")
 }
 
 // at reads the first until turns of the path, all for -1.
@@ -126,8 +136,8 @@ func (s *Service) at(c *Call, st state, until int) (*answerAt, error) {
 	if n, ok := c.Input.Key("window").AsInt(); ok && n > 0 {
 		rules.Window.Turns = int(min(n, turns.MaxTurns))
 	}
-	v := view{s: s, c: c, id: st.ID, path: path[:until:until], said: said[:until:until], known: known, limits: rules}
-	return &answerAt{v, st.Version}, nil
+	v := view{s: s, c: c, of: st.Conversation, path: path[:until:until], said: said[:until:until], known: known, limits: rules}
+	return &answerAt{v}, nil
 }
 
 // draft stores the message of a call as a draft and returns the path that is to be
@@ -286,7 +296,15 @@ func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract
 	if err != nil {
 		return edn.Nil(), err
 	}
-	w, err := s.change(ctx, c, id, at.version, func(st state) (commit, *contract.Error) { return st.answered(turn, out, tail(c.Input)) })
+	w, err := s.change(ctx, c, id, anyVersion, func(st state) (commit, *contract.Error) {
+		if err := at.still(st); err != nil {
+			return commit{}, err
+		}
+		if err := st.has(at.of.Version); err != nil {
+			return commit{}, err
+		}
+		return st.answered(turn, out, tail(c.Input))
+	})
 	return s.answered(c, w, out, err)
 }
 
@@ -443,7 +461,7 @@ func (s *Service) Resolve(ctx context.Context, c Call) (edn.Value, *contract.Err
 func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages []conversation.Message) ([]conversation.Message, *contract.Error) {
 	var input edn.MapBuilder
 	input.Key("messages", messageList(messages))
-	input.Key(keyID, edn.Text(at.id))
+	input.Key(keyID, edn.Text(at.of.ID))
 	input.Key(keyTurn, edn.Text(at.turn()))
 	model := c.Input.Key("model")
 	if model.IsNil() {

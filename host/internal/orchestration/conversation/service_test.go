@@ -753,6 +753,27 @@ func TestCallsWithoutResultAreNotSent(t *testing.T) {
 	}
 }
 
+// CNV-021: an answer is for the conversation that was asked, not for a later one with its id, whose
+// version can be the same.
+func TestAnswerOfADeletedConversation(t *testing.T) {
+	for _, in := range [][2]string{{"send", `:text "more"`}, {"regenerate", ""}, {"send", `:at-turn "t-1" :text "more"`}} {
+		store := new(conversation.Memory)
+		x := newTalk(t, store, nil, wide)
+		other := &talk{Service: conversation.New(store, nil, wide, nil), t: t, calls: 1000}
+		other.ask = x.ask
+		x.must(x.do("send", `:text "old"`))
+		x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+			other.must(other.do("delete", ""))
+			other.must(other.do("open", ""))
+			other.must(other.do("send", `:text "fresh"`))
+			return contract.ValueResult(edn.MustRead(`{:text "of old" :finish :stop}`)), nil
+		}
+		_, err := x.do(in[0], in[1])
+		require.ErrorIs(t, err, contract.OfType("conversation/conflict"), "%v", in)
+		assert.NotContains(t, x.must(x.do("get", "")).Key("messages").String(), "old")
+	}
+}
+
 // CNV-021: drafts beyond their limit are refused, and none is dropped. A text that
 // failed before, and a draft that is sent again, need no further room.
 func TestDraftsAreKept(t *testing.T) {

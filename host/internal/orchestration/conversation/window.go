@@ -25,11 +25,11 @@ const maxChunks = 8
 const tellSummary = "Summary of the earlier conversation:\n"
 
 // view is the part of a path that a model gets: the system turns at its beginning, a
-// summary of the older turns, and the last turns.
+// summary of the older turns, and the last turns. of is the conversation when it was read.
 type view struct {
 	s      *Service
 	c      *Call
-	id     string
+	of     Conversation
 	path   turns.Path
 	said   [][]conversation.Message // of each step
 	known  []Summary
@@ -158,13 +158,13 @@ func (v *view) extend(ctx context.Context, s Summary, until int) (Summary, *cont
 			return s, contract.Errorf("schema/invalid", "the answer of :%s has no text", summarizes)
 		}
 	}
-	_, failure := v.s.store.Update(ctx, v.id, func(r Reader) (Change, error) {
-		if _, found := r.Conversation(); !found {
-			return Change{}, notFound(v.id)
+	_, failure := v.s.store.Update(ctx, v.of.ID, func(r Reader) (Change, error) {
+		if now, found := r.Conversation(); !found || !now.is(v.of) {
+			return Change{}, notFound(v.of.ID)
 		}
 		return Change{Summary: &out}, nil
 	})
-	return out, failed("keep the summary of conversation "+v.id, failure)
+	return out, failed("keep the summary of conversation "+v.of.ID, failure)
 }
 
 // answerText returns the text of an answer, "" if it has none.
