@@ -166,6 +166,13 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if draft.Message, err = c.message(all); err != nil {
 			return Change{}, err
 		}
+		was := text(c.Input, keyDraft)
+		repeated := slices.ContainsFunc(all, func(d Draft) bool { return d.Key == c.Key })
+		if was != "" && !repeated {
+			if _, err := draftOf(all, was); err != nil {
+				return Change{}, err
+			}
+		}
 		if _, err := c.systemOf(); err != nil {
 			return Change{}, err
 		}
@@ -179,7 +186,6 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if at, failure = s.at(c, st, full.Keep); failure != nil {
 			return Change{}, failure
 		}
-		was := text(c.Input, keyDraft)
 		change := Change{AddDraft: &draft}
 		for _, d := range all { // at most one draft per text, besides the one that is sent again
 			if d.Key == was && c.replaces() || d.Key != was && d.Message.Equal(draft.Message) {
@@ -236,7 +242,8 @@ func draftOf(drafts []Draft, id string) (Draft, *contract.Error) {
 	i := slices.IndexFunc(drafts, func(d Draft) bool { return d.Key == id })
 	if i < 0 {
 		return Draft{}, contract.Errorf("conversation/invalid-message", "the conversation has no draft %q", id).
-			WithDetail("path", edn.Vector(edn.K(keyDraft))).WithHint(":conversation/get lists the drafts")
+			WithDetail("path", edn.Vector(edn.K(keyDraft))).
+			WithHint("it was sent, replaced or deleted: :conversation/get lists the drafts; leave :draft/id out to send a new message")
 	}
 	return drafts[i], nil
 }

@@ -774,6 +774,47 @@ func TestAnswerOfADeletedConversation(t *testing.T) {
 	}
 }
 
+// CNV-021: a draft is sent once. A request that is repeated, on another host too, finds that it is gone.
+func TestDraftIsSentOnce(t *testing.T) {
+	store := new(conversation.Memory)
+	x := newTalk(t, store, nil, wide)
+	answers := x.ask
+	unsent := func(text string) string {
+		x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+			return edn.Nil(), contract.Errorf("provider/unavailable", "no")
+		}
+		_, err := x.do("send", fmt.Sprintf(`:text %q`, text))
+		require.NotNil(t, err)
+		x.ask = answers
+		var key edn.Value
+		for d := range x.must(x.do("get", "")).Key("drafts").Elems() {
+			key = d.Key("draft/id")
+		}
+		return ":draft/id " + key.String()
+	}
+	draft := unsent("one")
+	x.must(x.do("send", draft+` :text "corrected"`))
+	for _, in := range []string{draft + ` :text "corrected"`, draft, `:draft/id "none" :text "x"`} {
+		_, err := x.do("send", in)
+		require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"), in)
+		assert.Equal(t, "[:draft/id]", err.Details.Key("path").String(), in)
+	}
+	assert.Equal(t, "2", x.must(x.do("get", "")).Key("turn-count").String())
+
+	for i, text := range []string{"", ` :text "other"`} {
+		draft = unsent(fmt.Sprint("two ", i))
+		other := &talk{Service: conversation.New(store, nil, wide, nil), t: t, calls: 1000 * (i + 1), ask: answers}
+		x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+			x.ask = answers
+			other.must(other.do("send", draft+text))
+			return answers(r)
+		}
+		_, err := x.do("send", draft)
+		require.ErrorIs(t, err, contract.OfType("conversation/conflict"), "the other host has sent it")
+		assert.Equal(t, fmt.Sprint(4+2*i), x.must(x.do("get", "")).Key("turn-count").String())
+	}
+}
+
 // CNV-021: drafts beyond their limit are refused, and none is dropped. A text that
 // failed before, and a draft that is sent again, need no further room.
 func TestDraftsAreKept(t *testing.T) {

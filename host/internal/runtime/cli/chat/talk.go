@@ -180,12 +180,22 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 			t.draft = ""
 		}
 	}
+	if t.draft != "" && isDraftGone(failed) {
+		t.draft = ""
+		failed = failed.WithHint("the message was sent or deleted meanwhile: /branch shows the turns; send it again as a new message")
+	}
 	if current, ok := failed.Details.Key("current").AsInt(); ok && conflicts {
 		t.version = current
 		failed = failed.WithHint(
 			"the conversation was changed meanwhile: /branch shows its turns; send the message again to add it after them")
 	}
 	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: failed.Type == "canceled" && t.version == before})
+}
+
+// isDraftGone reports whether an error says that the conversation does not have the draft of a call.
+func isDraftGone(err *contract.Error) bool {
+	return err.Type == "conversation/invalid-message" &&
+		err.Details.Key("path").Equal(edn.Vector(edn.K("draft/id")))
 }
 
 // confirmLimit is the time limit for checking what a canceled run has committed.

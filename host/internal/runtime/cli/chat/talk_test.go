@@ -129,6 +129,20 @@ func TestDraftsOfLines(t *testing.T) {
 	assert.Equal(t, []string{"d-1 /one", " two", "d-1 /one!"}, sent)
 }
 
+// CNV-021: a line whose message without an answer was sent elsewhere is offered as a new message.
+func TestDraftThatIsGone(t *testing.T) {
+	r := &replies{responses: []string{`{:error {:type :conversation/invalid-message :message "no draft" :details {:path [:draft/id]}}}`}}
+	talk := New(r, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	var failed Failed
+	talk.Do(t.Context(), "one", "d-1", func(e Event) {
+		if f, is := e.(Failed); is {
+			failed = f
+		}
+	})
+	assert.Equal(t, Offer{"one", ""}, failed.Again)
+	assert.Contains(t, failed.Err.Hint, "/branch")
+}
+
 // The text of a message or an edit is sent byte for byte; // begins one that begins with a slash.
 func TestTextsOfLines(t *testing.T) {
 	ok := `{:result {:out {:text "hi" :version 1}}}`
