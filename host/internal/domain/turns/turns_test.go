@@ -192,6 +192,9 @@ func TestCheck(t *testing.T) {
 		"parts":         {[]conversation.Message{made("user", slices.Repeat([]conversation.Part{conversation.Text{Text: "x"}}, 256)...)}, ""},
 		"more parts":    {[]conversation.Message{made("user", slices.Repeat([]conversation.Part{conversation.Text{Text: "x"}}, 257)...)}, "conversation/too-large"},
 		"messages":      {slices.Repeat([]conversation.Message{user("x")}, 10_000), ""},
+		"reference":     {[]conversation.Message{made("user", conversation.Reference{Hash: "b3:00", MediaType: "text/plain"})}, "conversation/invalid-message"},
+		"page":          {[]conversation.Message{made("user", conversation.Image{MediaType: "text/html", Data: "AAAA"})}, "conversation/invalid-message"},
+		"picture":       {[]conversation.Message{made("user", conversation.Image{MediaType: "image/png", Data: "AAAA"})}, ""},
 		"more messages": {slices.Repeat([]conversation.Message{user("x")}, 100_000), "conversation/too-large"},
 	} {
 		err := turns.Check(row.messages)
