@@ -398,7 +398,7 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	if err := turns.CheckMessage(m, edn.K("text")); err != nil {
 		return nil, ofAnswer(err)
 	}
-	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
+	return []conversation.Message{m.WithAttribution(c.modelled(m, response))}, nil
 }
 
 // unfit returns the error of a call of an intent. If the :model of the caller is an intent whose
@@ -482,13 +482,32 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	if err != nil {
 		return nil, err
 	}
-	name, _ := contract.HandleOf(c.Input.Key("agent"))
-	out, err := messagesOf(response.Key("result").Key("out"))
+	out, err := c.agentMessages(response)
 	if err != nil {
 		return nil, ofAnswer(err)
 	}
+	return out, nil
+}
+
+// agentMessages returns the messages of the answer of an agent, which are of the roles assistant
+// and tool: the others are those of its callers.
+func (c *Call) agentMessages(response edn.Value) ([]conversation.Message, *contract.Error) {
+	out, err := messagesOf(response.Key("result").Key("out"))
+	if err != nil {
+		return nil, err
+	}
+	agent := answeredBy(response)
+	if handle, ok := contract.HandleOf(c.Input.Key("agent")); ok && agent == "" {
+		agent = handle
+	}
 	for i, m := range out {
-		out[i] = m.WithAttribution(attribution(m, c, response, name))
+		if m.Role() != conversation.RoleAssistant && m.Role() != conversation.RoleTool {
+			at := edn.Vector(edn.K("messages"), edn.Int(int64(i)), edn.K("role"))
+			return nil, contract.Errorf("conversation/invalid-message", "%s: an agent answers with messages of the roles assistant and tool, not %s",
+				at, m.Role()).WithDetail("path", at)
+		}
+		by := m.Attribution()
+		out[i] = m.WithAttribution(conversation.Attribution{Agent: agent, Model: by.Model, Run: c.Run, Finish: by.Finish})
 	}
 	return out, nil
 }
@@ -523,21 +542,19 @@ func messageList(messages []conversation.Message) edn.Value {
 	return edn.Vector(out...)
 }
 
-// attribution returns the attribution of a message, with the fields that the message lacks
-// taken from the response.
-func attribution(m conversation.Message, c *Call, response edn.Value, agent string) conversation.Attribution {
-	by := m.Attribution()
-	by.Run = c.Run
-	if by.Agent == "" {
-		by.Agent = agent
+// modelled returns the attribution of the message of a model. The host states it.
+func (c *Call) modelled(m conversation.Message, response edn.Value) conversation.Attribution {
+	model, ok := response.Key("invoke/meta").Key("model").AsString()
+	if !ok {
+		model, _ = response.Key("result").Key("out").Key("model").AsString()
 	}
-	if id, ok := response.Key("invoke/meta").Key("cap/id").AsKeyword(); ok && by.Capability == "" && agent == "" {
-		by.Capability = id
-	}
-	if model, ok := response.Key("result").Key("out").Key("model").AsString(); ok && by.Model == "" {
-		by.Model = model
-	}
-	return by
+	return conversation.Attribution{Capability: answeredBy(response), Model: model, Run: c.Run, Finish: m.Attribution().Finish}
+}
+
+// answeredBy returns the capability that gave a response.
+func answeredBy(response edn.Value) string {
+	id, _ := response.Key("invoke/meta").Key("cap/id").AsKeyword()
+	return id
 }
 
 // answered returns the output of a call that committed the messages of a model or an agent,

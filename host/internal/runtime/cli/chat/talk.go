@@ -372,10 +372,10 @@ func (h *hearing) hear(e edn.Value) error {
 // said returns a message for display.
 func said(m edn.Value) Said { return Said{word(m, "role"), author(m), content(m)} }
 
-// author returns the author of a message: the model if it is known, otherwise the capability.
+// author returns the author of a message: the model if it is known, otherwise the agent or capability.
 func author(m edn.Value) string {
 	by := m.Key("attribution")
-	return cmp.Or(text(by, "model"), word(by, "agent"), word(by, "cap/id"))
+	return cmp.Or(text(by, "model"), text(by, "agent/id"), word(by, "cap/id"))
 }
 
 // content returns the text of a message, with a line for each part that is not text and for each
