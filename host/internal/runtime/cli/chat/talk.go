@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -146,7 +147,9 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	var err error
 	t.draft, t.last.run = draft, ""
 	before := t.version
-	if name, arg, ok := commandOf(line); !ok {
+	if at := invalidByte(line); at >= 0 {
+		err = contract.Errorf("invalid-request", "the line is not UTF-8: byte %d is invalid", at).WithHint("send UTF-8")
+	} else if name, arg, ok := commandOf(line); !ok {
 		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
 		if name != "edit" { // the indent is part of a text
@@ -223,6 +226,18 @@ func (t *Talk) committed(ctx context.Context) (answer Answer, line string, found
 		line, t.open = t.open.line, openRun{}
 	}
 	return answer, line, found
+}
+
+// invalidByte returns the index of the first byte of a text that is not UTF-8, -1 if there is none.
+func invalidByte(s string) int {
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
 }
 
 func slash(name string) string {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,19 @@ func TestDraftThatIsGone(t *testing.T) {
 	})
 	assert.Equal(t, Offer{"one", ""}, failed.Again)
 	assert.Contains(t, failed.Err.Hint, "/branch")
+}
+
+// A line that is not UTF-8 is not sent as another text.
+func TestLineThatIsNotUTF8(t *testing.T) {
+	for _, line := range []string{"caf\xe9", "/edit #1 caf\xe9", "/title \xff", "\ufffd\xe9"} {
+		r := &replies{}
+		var failed Failed
+		New(r, Settings{}).Do(t.Context(), line, "", func(e Event) { failed, _ = e.(Failed) })
+		require.NotNil(t, failed.Err, "%q", line)
+		assert.Equal(t, "invalid-request", failed.Err.Type, "%q", line)
+		assert.Contains(t, failed.Err.Message, fmt.Sprintf("byte %d ", len(line)-1), "%q", line)
+	}
+	assert.Equal(t, -1, invalidByte("caf\u00e9 \ufffd"))
 }
 
 // The text of a message or an edit is sent byte for byte; // begins one that begins with a slash.
