@@ -23,7 +23,7 @@ type Image struct {
 
 // Reference is content that is stored elsewhere. Hash identifies it; in Ferment it
 // is "b3:" and the 64 hexadecimal digits of its BLAKE3-256 hash. Both fields are
-// required.
+// required. Models and the conversations of a Ferment host take the content itself only.
 type Reference struct {
 	Hash, MediaType string
 }

@@ -506,6 +506,17 @@ func TestAbortErrorIsItsCause(t *testing.T) {
 	assert.ErrorIs(t, &agent.AbortError{Err: cause}, cause)
 }
 
+// CNV-012: a tool that aborts without a cause ends the execution too.
+func TestToolAbortsWithoutCause(t *testing.T) {
+	f := clock()
+	f.Run = func(context.Context, string) (string, error) { return "", &agent.AbortError{} }
+	out, err := tool(t, 5, f).Execute(t.Context(), conversation.Of(), caller(calls(1, "{:a %d}")))
+	var abort *agent.AbortError
+	require.ErrorAs(t, err, &abort)
+	assert.NotEmpty(t, err.Error())
+	assert.Len(t, out, 1, "the call, and no result")
+}
+
 // A context that ends before a tool is run ends the execution: there is neither a result
 // nor another question to the model.
 func TestToolIsNotRunAfterCancel(t *testing.T) {

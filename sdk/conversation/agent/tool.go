@@ -21,11 +21,16 @@ type Function struct {
 }
 
 // AbortError is returned by a tool for a failure that the model must not
-// handle. The agent then stops and returns Err.
+// handle. The agent then stops and returns Err, or the AbortError if Err is nil.
 type AbortError struct{ Err error }
 
 // Error implements error.
-func (e *AbortError) Error() string { return e.Err.Error() }
+func (e *AbortError) Error() string {
+	if e.Err == nil {
+		return "agent: a tool aborted"
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *AbortError) Unwrap() error { return e.Err }
@@ -158,7 +163,9 @@ func (a *toolAgent) answer(ctx context.Context, call conversation.Call, refused 
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return conversation.Message{}, context.Cause(ctx)
-	case errors.As(err, &abort):
+	case errors.As(err, &abort) && abort.Err == nil:
+		return conversation.Message{}, err
+	case abort != nil:
 		return conversation.Message{}, abort.Err
 	case err != nil:
 		return failedResult(call, err.Error())

@@ -11,6 +11,9 @@ import (
 // follow reports a transaction that is open at the end of a path from its begin.
 func (f *function) follow(b begin, block *cfg.Block, from int) {
 	p := paths{function: f, tx: b.tx, seen: map[*cfg.Block]bool{}}
+	if p.deferred(b.call.Pos()) {
+		return
+	}
 	noTransaction := branch{err: b.err, failed: true}
 	if end := p.open(block, from, noTransaction); end.IsValid() {
 		f.pass.Reportf(b.call.Pos(), "%s is not closed on the path to line %d: begin with defer %s.Close()",
@@ -151,13 +154,23 @@ func (p *paths) released(node ast.Node) bool {
 	return released
 }
 
-// captured reports whether a function uses the transaction.
+// captured reports whether a function ends the transaction, commits it or hands it over.
 func (p *paths) captured(f *ast.FuncLit) bool {
+	_, commits := p.commits(f.Body)
+	return commits || p.released(f.Body)
+}
+
+// deferred reports whether a function that is deferred before a position ends the transaction. It
+// runs also if the transaction begins later.
+func (p *paths) deferred(before token.Pos) bool {
 	found := false
-	ast.Inspect(f, func(n ast.Node) bool {
-		name, ok := n.(*ast.Ident)
-		found = found || ok && p.pass.TypesInfo.Uses[name] == p.tx
-		return !found
+	inspect(p.body, func(n, _, _ ast.Node) {
+		d, ok := n.(*ast.DeferStmt)
+		if !ok || d.Pos() > before {
+			return
+		}
+		f, ok := d.Call.Fun.(*ast.FuncLit)
+		found = found || ok && p.captured(f)
 	})
 	return found
 }

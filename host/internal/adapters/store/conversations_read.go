@@ -32,7 +32,7 @@ func (r *conversationRow) columns() []any {
 
 // read decodes the scanned columns. The error is a *Damage if the column about cannot be read.
 func (r *conversationRow) read() error {
-	r.Archived = r.archived != 0
+	r.Archived, r.Number = r.archived != 0, r.n
 	about, err := edn.Read([]byte(r.about), storedLimits)
 	if r.damaged = err != nil || !about.IsMap(); r.damaged {
 		return &Damage{What: fmt.Sprintf("conversation %s has the description %.80q", r.ID, r.about)}

@@ -37,6 +37,7 @@ var form = sync.OnceValue(func() *schema.Schema {
     [:checks/hard {:optional true} [:vector :keyword]] [:checks/soft {:optional true} [:vector :keyword]]
     [:switch-on {:optional true} [:vector :keyword]]
     [:retry {:optional true} [:map [:same-cap-max {:optional true} :int] [:fallback-max {:optional true} :int]]]]]
+  [:constraints {:optional true} [:map [:language {:optional true} :keyword] [:style {:optional true} :keyword]]]
   [:done {:optional true} [:map [:must {:optional true} [:set :keyword]] [:should {:optional true} [:set :keyword]]]]
   [:effects {:optional true} [:map [:allowed {:optional true} [:set :keyword]]]]]`))
 })

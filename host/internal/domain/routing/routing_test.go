@@ -50,8 +50,10 @@ func TestReadDecision(t *testing.T) {
 
 // RTE-005: a model writes JSON, in which keywords are strings.
 func TestReadDecisionFromJSON(t *testing.T) {
-	d, err := routing.ReadDecision(edn.MustRead(`{:cap/id "a/b" :dispatch {:candidates ["a/b" ":a/c"]} :effects {:allowed ["none"]}}`))
+	d, err := routing.ReadDecision(edn.MustRead(`{:cap/id "a/b" :dispatch {:candidates ["a/b" ":a/c"]} :effects {:allowed ["none"]}
+		:constraints {:language "pl" :style ":short" :max-chars 9}}`))
 	require.Nil(t, err, "%v", err)
+	assert.Equal(t, "{:language :pl :max-chars 9 :style :short}", d.Constraints.String())
 	assert.Equal(t, "a/b", d.CapID)
 	assert.Equal(t, []string{"a/b", "a/c"}, d.Candidates)
 }

@@ -6,11 +6,14 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // Limits of a conversation.
@@ -24,7 +27,14 @@ const (
 // Check returns an error for messages that cannot be part of a conversation:
 // conversation/too-large for more than MaxTurns messages, conversation/invalid-message for
 // none, and that of CheckMessage for each of them.
-func Check(messages []conversation.Message) *contract.Error {
+func Check(messages []conversation.Message) *contract.Error { return check(messages, CheckMessage) }
+
+// CheckSize is Check without the contents that no model can be sent.
+func CheckSize(messages []conversation.Message) *contract.Error {
+	return check(messages, func(m conversation.Message, at ...edn.Value) *contract.Error { return fits(m, at) })
+}
+
+func check(messages []conversation.Message, one func(conversation.Message, ...edn.Value) *contract.Error) *contract.Error {
 	if len(messages) == 0 {
 		return contract.Errorf("conversation/invalid-message", "messages is empty, expected at least one message").
 			WithDetail("path", edn.Vector(edn.K("messages")))
@@ -33,18 +43,16 @@ func Check(messages []conversation.Message) *contract.Error {
 		return tooLarge("messages", len(messages), MaxTurns, "append fewer messages at once")
 	}
 	for i, m := range messages {
-		if err := CheckMessage(m, edn.K("messages"), edn.Int(int64(i))); err != nil {
+		if err := one(m, edn.K("messages"), edn.Int(int64(i))); err != nil {
 			return err.WithDetail("message", edn.Int(int64(i)))
 		}
 	}
 	return nil
 }
 
-// CheckMessage returns an error for a message that cannot be part of a conversation:
-// conversation/too-large beyond a limit, and conversation/invalid-message, with the path
-// at, for an empty one or one with content that no model could be sent. Stored, such a
-// message would make every later request of its conversation fail.
-func CheckMessage(m conversation.Message, at ...edn.Value) *contract.Error {
+// fits returns conversation/too-large for a message beyond a limit, and
+// conversation/invalid-message, with the path at, for an empty one.
+func fits(m conversation.Message, at []edn.Value) *contract.Error {
 	if m.Role() == "" || m.Empty() {
 		return invalid(at, "the message is empty")
 	}
@@ -59,13 +67,34 @@ func CheckMessage(m conversation.Message, at ...edn.Value) *contract.Error {
 	if text > MaxText {
 		return tooLarge("bytes of text in a message", text, MaxText, shorten)
 	}
+	return nil
+}
+
+// CheckMessage returns an error for a message that cannot be part of a conversation:
+// that of fits, and conversation/invalid-message, with the path at, for one with content that no
+// model could be sent. Stored, such a message would make every later request of its conversation
+// fail.
+func CheckMessage(m conversation.Message, at ...edn.Value) *contract.Error {
+	if err := fits(m, at); err != nil {
+		return err
+	}
 	for p := range m.Parts() {
 		if why := unsendable(p); why != "" {
 			return invalid(at, why)
 		}
 	}
+	request := edn.MustMap(edn.K("messages"), edn.Vector(contract.MessageValue(m.WithAttribution(conversation.Attribution{}))))
+	for _, f := range chat().Validate(request) {
+		if f.Path = f.Path[min(2, len(f.Path)):]; len(at) == 2 {
+			at = slices.Concat(at, f.Path)
+		}
+		return invalid(at, "no model can be sent the message: "+f.String())
+	}
 	return nil
 }
+
+// chat is the schema of the requests that models get.
+var chat = sync.OnceValue(func() *schema.Schema { return schema.MustCompile(schema.Builtin()["req/chat"]) })
 
 // unsendable returns why a part cannot be sent to any model, "" if it can.
 func unsendable(p conversation.Part) string {
@@ -81,6 +110,8 @@ func unsendable(p conversation.Part) string {
 		}
 	case conversation.Image:
 		return unsendableImage(p)
+	case conversation.Reference:
+		return fmt.Sprintf("a part of type :reference (%.80q): the host does not load it, expected the content itself", p.Hash)
 	case conversation.Call:
 		args, err := edn.Read([]byte(p.Args))
 		if err == nil {
@@ -93,7 +124,13 @@ func unsendable(p conversation.Part) string {
 	return ""
 }
 
+// imageTypes are the media types of images that models take.
+var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
+
 func unsendableImage(p conversation.Image) string {
+	if p.MediaType != "" && !slices.Contains(imageTypes, p.MediaType) {
+		return fmt.Sprintf("the media type %.80q of the image: expected one of %s", p.MediaType, strings.Join(imageTypes, ", "))
+	}
 	if p.URL != "" {
 		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 			return fmt.Sprintf("the URL %.80q of the image: expected one with http or https", p.URL)

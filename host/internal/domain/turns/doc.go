@@ -15,6 +15,6 @@
 //
 // A change deletes nothing: the spans of earlier versions stay.
 //
-// [Check] and [Results] reject messages that cannot be part of a conversation. All
-// errors are of type *contract.Error.
+// [Check] and [Results] reject messages that cannot be part of a conversation, and [Sendable]
+// omits those that a model cannot be sent. All errors are of type *contract.Error.
 package turns

@@ -94,22 +94,29 @@ func (p Path) Index(turn int64) (int, *contract.Error) {
 	return i, nil
 }
 
-// Answer returns the change that adds messages as an alternative of a turn and selects it.
-// The error is that of Index.
+// Answer returns the change that adds messages as an alternative of a turn and selects it. Of
+// messages of several roles, those before the first change of role are the alternative, and the
+// others new turns after it (CNV-023). The error is that of Index, or conversation/invalid-message
+// if the first message is of another role than the turn.
 func (p Path) Answer(turn int64, messages []conversation.Message, tail Tail) (Change, *contract.Error) {
 	i, err := p.Index(turn)
 	if err != nil {
 		return Change{}, err
 	}
-	c := p.at(i, Step{Turn: turn, Span: -1, Role: p[i].Role}, tail)
-	c.Spans = []Span{{Turn: turn, Role: p[i].Role, Messages: messages}}
+	c := Append(i, messages)
+	if c.Spans[0].Role != p[i].Role {
+		return Change{}, invalid([]edn.Value{edn.K("messages"), edn.Int(0), edn.K("role")}, fmt.Sprintf(
+			"the message is of the role %s, but turn %s of the role %s", c.Spans[0].Role, TurnID(turn), p[i].Role))
+	}
+	c.Spans[0].Turn, c.Steps[0].Turn = turn, turn
+	c.Steps = append(c.Steps, p.after(i, tail)...)
 	return c, nil
 }
 
 // Exchange returns the change that adds a message as an alternative of a turn of the user,
-// with its answer: as an alternative of the next turn if that is of the assistant, else as
-// new turns. Later turns are removed from the path. The error is that of Index, or
-// conversation/invalid-message if the turn is not of the user.
+// with its answer. The answer starts as an alternative of the next turn if that is of the
+// assistant, and its other roles are new turns. Later turns are removed from the path. The error is
+// that of Index, or conversation/invalid-message if the turn is not of the user.
 func (p Path) Exchange(turn int64, m conversation.Message, answer []conversation.Message) (Change, *contract.Error) {
 	i, err := p.Index(turn)
 	switch {
@@ -120,8 +127,8 @@ func (p Path) Exchange(turn int64, m conversation.Message, answer []conversation
 			TurnID(turn), p[i].Role)
 	}
 	spans := Append(0, answer).Spans
-	if i+1 < len(p) && p[i+1].Role == conversation.RoleAssistant {
-		spans = []Span{{Turn: p[i+1].Turn, Role: p[i+1].Role, Messages: answer}}
+	if i+1 < len(p) && p[i+1].Role == conversation.RoleAssistant && spans[0].Role == conversation.RoleAssistant {
+		spans[0].Turn = p[i+1].Turn
 	}
 	c := Change{Keep: i, Spans: append([]Span{{Turn: turn, Role: p[i].Role, Messages: []conversation.Message{m}}}, spans...)}
 	for k, s := range c.Spans {
@@ -145,19 +152,18 @@ func (p Path) Select(turn, span int64, alternatives []int64, tail Tail) (Change,
 	case p[i].Span == span:
 		return Change{Keep: len(p)}, nil
 	}
-	return p.at(i, Step{Turn: turn, Span: span, Role: p[i].Role}, tail), nil
+	return Change{Keep: i, Steps: append([]Step{{Turn: turn, Span: span, Role: p[i].Role}}, p.after(i, tail)...)}, nil
 }
 
-// at returns the change that replaces step i and treats the steps after it by tail.
-func (p Path) at(i int, step Step, tail Tail) Change {
-	c := Change{Keep: i, Steps: []Step{step}}
+// after returns the steps after a changed step i that tail leaves on the path.
+func (p Path) after(i int, tail Tail) (steps []Step) {
 	if tail == Keep {
 		for _, later := range p[i+1:] {
 			later.Stale = true
-			c.Steps = append(c.Steps, later)
+			steps = append(steps, later)
 		}
 	}
-	return c
+	return steps
 }
 
 // Truncate returns the change that removes a turn and all later ones from the path. The

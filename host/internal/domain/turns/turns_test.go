@@ -76,9 +76,10 @@ func TestExchange(t *testing.T) {
 	answer := []conversation.Message{conversation.Assistant("a"), conversation.ToolResult("1", "r")}
 	c, err := path(4).Exchange(10, question, answer)
 	require.Nil(t, err)
-	assert.Equal(t, turns.Path{{Turn: 10, Span: 98, Role: "user"}, {Turn: 11, Span: 99, Role: "assistant"}},
-		path(4).Apply(c, []turns.Number{{Turn: 10, Span: 98}, {Turn: 11, Span: 99}}))
-	assert.Equal(t, answer, c.Spans[1].Messages)
+	assert.Equal(t, turns.Path{{Turn: 10, Span: 97, Role: "user"}, {Turn: 11, Span: 98, Role: "assistant"}, {Turn: 99, Span: 99, Role: "tool"}},
+		path(4).Apply(c, []turns.Number{{Turn: 10, Span: 97}, {Turn: 11, Span: 98}, {Turn: 99, Span: 99}}))
+	assert.Equal(t, answer[:1], c.Spans[1].Messages)
+	assert.Equal(t, answer[1:], c.Spans[2].Messages)
 	c, err = path(3).Exchange(12, question, answer)
 	require.Nil(t, err)
 	assert.Equal(t, 2, c.Keep)
@@ -87,6 +88,74 @@ func TestExchange(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
 	_, err = path(4).Exchange(77, question, answer)
 	require.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"))
+}
+
+// CNV-023: an alternative has the role of its turn; what follows in another role is new turns.
+func TestAnswerOfSeveralRoles(t *testing.T) {
+	answer := []conversation.Message{conversation.Assistant("a"), conversation.ToolResult("1", "r"), conversation.Assistant("b")}
+	c, err := path(4).Answer(11, answer, turns.Keep)
+	require.Nil(t, err)
+	got := path(4).Apply(c, []turns.Number{{Turn: 11, Span: 97}, {Turn: 98, Span: 98}, {Turn: 99, Span: 99}})
+	assert.Equal(t, turns.Path{
+		path(4)[0], {Turn: 11, Span: 97, Role: "assistant"}, {Turn: 98, Span: 98, Role: "tool"}, {Turn: 99, Span: 99, Role: "assistant"},
+		{Turn: 12, Span: 22, Role: "user", Stale: true}, {Turn: 13, Span: 23, Role: "assistant", Stale: true},
+	}, got)
+	_, err = path(4).Answer(11, answer[1:], turns.Cut)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+	assert.Equal(t, "[:messages 0 :role]", err.Details.Key("path").String())
+}
+
+// CNV-029: of any messages a model is sent each call with its result directly after it, and no
+// other call or result.
+func TestSendable(t *testing.T) {
+	ids := []string{"1", "2", "3"}
+	random := rapid.Custom(func(t *rapid.T) conversation.Message {
+		id := rapid.SampledFrom(ids).Draw(t, "id")
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			return conversation.User("u")
+		case 1:
+			return conversation.ToolResult(id, "r")
+		case 2:
+			return conversation.Assistant("a")
+		}
+		parts := []conversation.Part{}
+		if rapid.Bool().Draw(t, "text") {
+			parts = append(parts, conversation.Text{Text: "a"})
+		}
+		for _, id := range rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, 2, rapid.ID).Draw(t, "calls") {
+			parts = append(parts, conversation.Call{ID: id, Tool: "x/y", Args: "{}"})
+		}
+		m, err := conversation.New(conversation.RoleAssistant, parts...)
+		require.NoError(t, err)
+		return m
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		messages := rapid.SliceOfN(random, 0, 12).Draw(t, "messages")
+		out := turns.Sendable(messages)
+		open := map[string]bool{}
+		for _, m := range append(slices.Clone(out), conversation.User("next")) {
+			if r, ok := m.Result(); ok {
+				assert.True(t, open[r.CallID], "the result of %s has no call", r.CallID)
+				delete(open, r.CallID)
+				continue
+			}
+			assert.Empty(t, open, "a call has no result before %s", m)
+			for c := range m.Calls() {
+				open[c.ID] = true
+			}
+		}
+		texts := func(all []conversation.Message) (out []string) {
+			for _, m := range all {
+				if m.Role() != conversation.RoleTool && m.Text() != "" {
+					out = append(out, m.Text())
+				}
+			}
+			return out
+		}
+		assert.Equal(t, texts(messages), texts(out), "no text is omitted")
+		assert.Equal(t, out, turns.Sendable(out))
+	})
 }
 
 // CNV-022: any version can be restored from any other.
@@ -123,6 +192,9 @@ func TestCheck(t *testing.T) {
 		"parts":         {[]conversation.Message{made("user", slices.Repeat([]conversation.Part{conversation.Text{Text: "x"}}, 256)...)}, ""},
 		"more parts":    {[]conversation.Message{made("user", slices.Repeat([]conversation.Part{conversation.Text{Text: "x"}}, 257)...)}, "conversation/too-large"},
 		"messages":      {slices.Repeat([]conversation.Message{user("x")}, 10_000), ""},
+		"reference":     {[]conversation.Message{made("user", conversation.Reference{Hash: "b3:00", MediaType: "text/plain"})}, "conversation/invalid-message"},
+		"page":          {[]conversation.Message{made("user", conversation.Image{MediaType: "text/html", Data: "AAAA"})}, "conversation/invalid-message"},
+		"picture":       {[]conversation.Message{made("user", conversation.Image{MediaType: "image/png", Data: "AAAA"})}, ""},
 		"more messages": {slices.Repeat([]conversation.Message{user("x")}, 100_000), "conversation/too-large"},
 	} {
 		err := turns.Check(row.messages)

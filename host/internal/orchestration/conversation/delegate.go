@@ -89,14 +89,10 @@ func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (
 	var said []conversation.Message
 	if out.Key("messages").Len() > 0 {
 		var err *contract.Error
-		if said, err = messagesOf(out); err != nil {
-			return edn.Nil(), err
-		}
 		by := d.by
 		by.Key, by.Intent = d.key+"-result", "conversation/append"
-		agent, _ := response.Key("invoke/meta").Key("cap/id").AsKeyword()
-		for i, m := range said {
-			said[i] = m.WithAttribution(attribution(m, &by, response, agent))
+		if said, err = by.agentMessages(response); err != nil {
+			return edn.Nil(), err
 		}
 		_, err = s.change(ctx, &by, d.ID, anyVersion, func(st state) (commit, *contract.Error) {
 			do := turns.Append(st.Turns, said)

@@ -119,6 +119,24 @@ func wellFormed(intent string, input edn.Value) *contract.Error {
 	return nil
 }
 
+// usableWindow rejects a :window that an intent cannot use: one without a turn for a model or an
+// agent, and one for the turns after another one, of which :limit selects the first.
+func usableWindow(intent string, input edn.Value) *contract.Error {
+	n, ok := input.Key("window").AsInt()
+	refuse := func(why, hint string) *contract.Error {
+		return contract.Errorf("invalid-request", ":window %d: %s", n, why).
+			WithDetail("reason", edn.K("shape/bad-value")).WithDetail("path", edn.Vector(edn.K("window"))).WithHint(hint)
+	}
+	switch name := nameOf(intent); {
+	case !ok:
+	case n < 1 && (name == "send" || name == "regenerate"):
+		return refuse("expected at least 1 turn", "leave :window out for session.window_turns")
+	case name == "get" && input.HasKey(keyAfter):
+		return refuse("the input has :after too, expected one of them", "the turns after :after are limited by :limit")
+	}
+	return nil
+}
+
 // turnOf returns the number of the turn that an input names, 0 for a malformed id.
 func turnOf(input edn.Value) int64 { return turns.ParseTurn(text(input, keyTurn)) }
 

@@ -19,6 +19,7 @@ type Memory struct {
 	byID  map[string]*kept
 	spans map[int64]span
 	last  int64 // number of the newest span
+	made  int64 // conversations, also deleted ones
 	// sessions is the store of sessions whose turns are conversations of this Memory; nil:
 	// none.
 	sessions *memorySessions
@@ -67,6 +68,8 @@ func (m *Memory) Update(ctx context.Context, id string, decide func(Reader) (Cha
 			m.byID, m.spans = map[string]*kept{}, map[int64]span{}
 		}
 		m.byID[id] = k
+		m.made++
+		k.Number = m.made
 	}
 	path := k.path(0)
 	if c.Copy != nil {
@@ -129,7 +132,9 @@ func (m *Memory) add(spans []turns.Span, at time.Time) []turns.Number {
 // apply applies a change; path is the path after it.
 func (k *kept) apply(c Change, path turns.Path) {
 	if c.Set != nil {
+		number := k.Number
 		k.Conversation = *c.Set
+		k.Number = number
 		for int64(len(k.versions)) < k.Version {
 			k.versions = append(k.versions, path)
 		}

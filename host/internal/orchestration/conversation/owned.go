@@ -130,7 +130,7 @@ func (st state) replaced(c session.Change) (turns.Change, error) {
 	}
 	do := turns.Change{Keep: from}
 	if len(c.Messages) > 0 {
-		if err := turns.Check(c.Messages); err != nil {
+		if err := turns.CheckSize(c.Messages); err != nil {
 			return turns.Change{}, err
 		}
 		do = turns.Append(from, c.Messages)

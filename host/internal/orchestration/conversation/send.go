@@ -55,7 +55,10 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		return edn.Nil(), err
 	}
 	w, err := s.change(ctx, c, id, anyVersion, func(st state) (commit, *contract.Error) {
-		if err := st.onlyActsSince(at.version, c.Input); err != nil {
+		if err := at.still(st); err != nil {
+			return commit{}, err
+		}
+		if err := st.onlyActsSince(at.of.Version, c.Input); err != nil {
 			return commit{}, err
 		}
 		do, err := st.exchange(c.Input, draft.Message, out)
@@ -103,10 +106,17 @@ func (st state) onlyActsSince(version int64, input edn.Value) *contract.Error {
 	return nil
 }
 
-// answerAt is the path that a model or an agent answers, at a version.
-type answerAt struct {
-	view
-	version int64
+// answerAt is the path that a model or an agent answers.
+type answerAt struct{ view }
+
+// still rejects a commit if the conversation was deleted and another one has its id. The version of
+// that one can be the same.
+func (at *answerAt) still(st state) *contract.Error {
+	if at.of.is(st.Conversation) {
+		return nil
+	}
+	err := contract.Errorf("conversation/conflict", "conversation %s was deleted, and another one was opened with its id", st.ID)
+	return err.WithDetail("base", edn.Int(at.of.Version)).WithDetail("current", edn.Int(st.Version)).WithHint("send the message to the new conversation")
 }
 
 // at reads the first until turns of the path, all for -1.
@@ -126,8 +136,8 @@ func (s *Service) at(c *Call, st state, until int) (*answerAt, error) {
 	if n, ok := c.Input.Key("window").AsInt(); ok && n > 0 {
 		rules.Window.Turns = int(min(n, turns.MaxTurns))
 	}
-	v := view{s: s, c: c, id: st.ID, path: path[:until:until], said: said[:until:until], known: known, limits: rules}
-	return &answerAt{v, st.Version}, nil
+	v := view{s: s, c: c, of: st.Conversation, path: path[:until:until], said: said[:until:until], known: known, limits: rules}
+	return &answerAt{v}, nil
 }
 
 // draft stores the message of a call as a draft and returns the path that is to be
@@ -156,6 +166,13 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if draft.Message, err = c.message(all); err != nil {
 			return Change{}, err
 		}
+		was := text(c.Input, keyDraft)
+		repeated := slices.ContainsFunc(all, func(d Draft) bool { return d.Key == c.Key })
+		if was != "" && !repeated {
+			if _, err := draftOf(all, was); err != nil {
+				return Change{}, err
+			}
+		}
 		if _, err := c.systemOf(); err != nil {
 			return Change{}, err
 		}
@@ -169,7 +186,6 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if at, failure = s.at(c, st, full.Keep); failure != nil {
 			return Change{}, failure
 		}
-		was := text(c.Input, keyDraft)
 		change := Change{AddDraft: &draft}
 		for _, d := range all { // at most one draft per text, besides the one that is sent again
 			if d.Key == was && c.replaces() || d.Key != was && d.Message.Equal(draft.Message) {
@@ -226,7 +242,8 @@ func draftOf(drafts []Draft, id string) (Draft, *contract.Error) {
 	i := slices.IndexFunc(drafts, func(d Draft) bool { return d.Key == id })
 	if i < 0 {
 		return Draft{}, contract.Errorf("conversation/invalid-message", "the conversation has no draft %q", id).
-			WithDetail("path", edn.Vector(edn.K(keyDraft))).WithHint(":conversation/get lists the drafts")
+			WithDetail("path", edn.Vector(edn.K(keyDraft))).
+			WithHint("it was sent, replaced or deleted: :conversation/get lists the drafts; leave :draft/id out to send a new message")
 	}
 	return drafts[i], nil
 }
@@ -286,7 +303,15 @@ func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract
 	if err != nil {
 		return edn.Nil(), err
 	}
-	w, err := s.change(ctx, c, id, at.version, func(st state) (commit, *contract.Error) { return st.answered(turn, out, tail(c.Input)) })
+	w, err := s.change(ctx, c, id, anyVersion, func(st state) (commit, *contract.Error) {
+		if err := at.still(st); err != nil {
+			return commit{}, err
+		}
+		if err := st.has(at.of.Version); err != nil {
+			return commit{}, err
+		}
+		return st.answered(turn, out, tail(c.Input))
+	})
 	return s.answered(c, w, out, err)
 }
 
@@ -373,7 +398,7 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	if err := turns.CheckMessage(m, edn.K("text")); err != nil {
 		return nil, ofAnswer(err)
 	}
-	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
+	return []conversation.Message{m.WithAttribution(c.modelled(m, response))}, nil
 }
 
 // unfit returns the error of a call of an intent. If the :model of the caller is an intent whose
@@ -443,7 +468,7 @@ func (s *Service) Resolve(ctx context.Context, c Call) (edn.Value, *contract.Err
 func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages []conversation.Message) ([]conversation.Message, *contract.Error) {
 	var input edn.MapBuilder
 	input.Key("messages", messageList(messages))
-	input.Key(keyID, edn.Text(at.id))
+	input.Key(keyID, edn.Text(at.of.ID))
 	input.Key(keyTurn, edn.Text(at.turn()))
 	model := c.Input.Key("model")
 	if model.IsNil() {
@@ -457,13 +482,32 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	if err != nil {
 		return nil, err
 	}
-	name, _ := contract.HandleOf(c.Input.Key("agent"))
-	out, err := messagesOf(response.Key("result").Key("out"))
+	out, err := c.agentMessages(response)
 	if err != nil {
 		return nil, ofAnswer(err)
 	}
+	return out, nil
+}
+
+// agentMessages returns the messages of the answer of an agent, which are of the roles assistant
+// and tool: the others are those of its callers.
+func (c *Call) agentMessages(response edn.Value) ([]conversation.Message, *contract.Error) {
+	out, err := messagesOf(response.Key("result").Key("out"))
+	if err != nil {
+		return nil, err
+	}
+	agent := answeredBy(response)
+	if handle, ok := contract.HandleOf(c.Input.Key("agent")); ok && agent == "" {
+		agent = handle
+	}
 	for i, m := range out {
-		out[i] = m.WithAttribution(attribution(m, c, response, name))
+		if m.Role() != conversation.RoleAssistant && m.Role() != conversation.RoleTool {
+			at := edn.Vector(edn.K("messages"), edn.Int(int64(i)), edn.K("role"))
+			return nil, contract.Errorf("conversation/invalid-message", "%s: an agent answers with messages of the roles assistant and tool, not %s",
+				at, m.Role()).WithDetail("path", at)
+		}
+		by := m.Attribution()
+		out[i] = m.WithAttribution(conversation.Attribution{Agent: agent, Model: by.Model, Run: c.Run, Finish: by.Finish})
 	}
 	return out, nil
 }
@@ -498,21 +542,19 @@ func messageList(messages []conversation.Message) edn.Value {
 	return edn.Vector(out...)
 }
 
-// attribution returns the attribution of a message, with the fields that the message lacks
-// taken from the response.
-func attribution(m conversation.Message, c *Call, response edn.Value, agent string) conversation.Attribution {
-	by := m.Attribution()
-	by.Run = c.Run
-	if by.Agent == "" {
-		by.Agent = agent
+// modelled returns the attribution of the message of a model. The host states it.
+func (c *Call) modelled(m conversation.Message, response edn.Value) conversation.Attribution {
+	model, ok := response.Key("invoke/meta").Key("model").AsString()
+	if !ok {
+		model, _ = response.Key("result").Key("out").Key("model").AsString()
 	}
-	if id, ok := response.Key("invoke/meta").Key("cap/id").AsKeyword(); ok && by.Capability == "" && agent == "" {
-		by.Capability = id
-	}
-	if model, ok := response.Key("result").Key("out").Key("model").AsString(); ok && by.Model == "" {
-		by.Model = model
-	}
-	return by
+	return conversation.Attribution{Capability: answeredBy(response), Model: model, Run: c.Run, Finish: m.Attribution().Finish}
+}
+
+// answeredBy returns the capability that gave a response.
+func answeredBy(response edn.Value) string {
+	id, _ := response.Key("invoke/meta").Key("cap/id").AsKeyword()
+	return id
 }
 
 // answered returns the output of a call that committed the messages of a model or an agent,

@@ -112,6 +112,9 @@ func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	if err := wellFormed(c.Intent, c.Input); err != nil {
 		return edn.Nil(), err
 	}
+	if err := usableWindow(c.Intent, c.Input); err != nil {
+		return edn.Nil(), err
+	}
 	return do(s, ctx, &c)
 }
 

@@ -298,6 +298,9 @@ func TestBadInput(t *testing.T) {
 		"no turn id":      {"truncate", `:turn/id "nope"`, "conversation/turn-not-in-path"},
 		"no span id":      {"select", `:turn/id "t-2" :span/id "x"`, "conversation/span-not-in-turn"},
 		"late version":    {"restore", `:version 99`, "invalid-request"},
+		"no window":       {"send", `:text "x" :window 0`, "invalid-request"},
+		"none again":      {"regenerate", `:window 0`, "invalid-request"},
+		"two parts":       {"get", `:window 1 :after "t-1"`, "invalid-request"},
 		"late to get":     {"get", `:version 99`, "invalid-request"},
 		"before all":      {"get", `:version -1`, "invalid-request"},
 		"of a session":    {"open", `:conversation/id "session/s"`, "conversation/not-found"},
@@ -471,6 +474,9 @@ func TestUnsendableContent(t *testing.T) {
 		{"append", `:messages [{:role :user :content [{:type :image :url "ftp://host/a.png"}]}]`, "[:messages 0]"},
 		{"append", `:messages [{:role :user :content [{:type :image :media-type "image/png" :data "no base64"}]}]`, "[:messages 0]"},
 		{"append", `:messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {:a 1 "a" 2}}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :text :text "see"} {:type :reference :hash "b3:11" :media-type "text/plain"}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image :media-type "text/html" :data "AAAA"}]}]`, "[:messages 0]"},
+		{"send", `:content [{:type :reference :hash "b3:11" :media-type "text/plain"}]`, "[:content]"},
 		{"append", `:messages [{:role :user :content [{:type :image}]}]`, "[:messages 0 :content 0]"},
 		{"edit", `:turn/id "t-1" :text ` + nul, "[:text]"},
 		{"send", `:text ` + nul, "[:text]"},
@@ -672,6 +678,173 @@ func TestAgent(t *testing.T) {
 	got := x.must(x.do("get", ""))
 	assert.Equal(t, "4", got.Key("turn-count").String())
 	assert.Equal(t, 1, got.Key("drafts").Len())
+}
+
+// using answers as an agent that calls a tool.
+func (x *talk) using() {
+	x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+		if intentOf(r) != conversation.AgentIntent {
+			return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
+		}
+		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
+			{:role :tool :tool/id "1" :content "r"} {:role :assistant :content "done"}]}`)), nil
+	}
+}
+
+// roles are the roles of the turns on the path, and the number of the messages of each.
+func (x *talk) roles() (out string) {
+	for v := range x.must(x.do("get", "")).Key("turns").Elems() {
+		all := x.must(x.do("get", ":turn/id "+v.Key("turn/id").String())).Key("alternatives")
+		for a := range all.Elems() {
+			if a.Key("selected?").Truthy() {
+				out += fmt.Sprintf("%s %d ", v.Key("role"), a.Key("messages").Len())
+			}
+		}
+	}
+	return strings.TrimSpace(out)
+}
+
+// CNV-023: the answer of an agent is the same turns, each of one role, whichever intent asks for it.
+func TestAnswerOfAnAgentIsTheSameTurns(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.using()
+	const want = ":user 1 :assistant 1 :tool 1 :assistant 1"
+	x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one}`))
+	assert.Equal(t, want, x.roles())
+	x.must(x.do("regenerate", `:turn/id "t-2" :agent {:cap/ref :agent/one}`))
+	assert.Equal(t, want, x.roles())
+	x.must(x.do("send", `:at-turn "t-1" :text "again" :agent {:cap/ref :agent/one}`))
+	assert.Equal(t, want, x.roles())
+	_, err := x.do("append", `:at-turn "t-1" :messages [{:role :assistant :content "a"}]`)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+}
+
+// CNV-029: whatever leaves a call without its result on the path, or a result without its call, a
+// model is sent neither.
+func TestCallsWithoutResultAreNotSent(t *testing.T) {
+	call := `{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}`
+	result := `{:role :tool :tool/id "1" :content "r"}`
+	for name, steps := range map[string][][2]string{
+		"select":   {{"regenerate", `:turn/id "t-2"`}, {"select", `:turn/id "t-2" :span/id "s-2"`}},
+		"truncate": {{"truncate", `:turn/id "t-3"`}},
+		"edit":     {{"edit", `:turn/id "t-2" :text "x"`}, {"select", `:turn/id "t-2" :span/id "s-2"`}},
+		"append":   {{"truncate", `:turn/id "t-2"`}, {"append", `:messages [` + call + `]`}},
+		"two":      {{"truncate", `:turn/id "t-2"`}, {"append", `:messages [` + call + result + result + `]`}},
+		"late":     {{"truncate", `:turn/id "t-2"`}, {"append", `:messages [` + call + `{:role :user :content "u"}` + result + `]`}},
+		"fork":     {{"fork", `:turn/id "t-2" :new/id "f"`}},
+	} {
+		x := newTalk(t, new(conversation.Memory), nil, wide)
+		x.using()
+		x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one}`))
+		for _, step := range steps {
+			x.must(x.do(step[0], step[1]))
+		}
+		in := `:text "thanks"`
+		if name == "fork" {
+			in += ` :conversation/id "f"`
+		}
+		for _, agent := range []string{"", ` :agent {:cap/ref :agent/one}`} {
+			x.must(x.do("send", in+agent))
+			open := 0
+			for m := range x.asked[len(x.asked)-1].Key("input").Key("messages").Elems() {
+				if role, _ := m.Key("role").AsKeyword(); role == "tool" {
+					open--
+				} else {
+					assert.Zero(t, open, "%s%s", name, agent)
+				}
+				open += m.Key("tool/calls").Len()
+			}
+			assert.Zero(t, open, "%s%s", name, agent)
+		}
+	}
+}
+
+// CNV-021: an answer is for the conversation that was asked, not for a later one with its id, whose
+// version can be the same.
+func TestAnswerOfADeletedConversation(t *testing.T) {
+	for _, in := range [][2]string{{"send", `:text "more"`}, {"regenerate", ""}, {"send", `:at-turn "t-1" :text "more"`}} {
+		store := new(conversation.Memory)
+		x := newTalk(t, store, nil, wide)
+		other := &talk{Service: conversation.New(store, nil, wide, nil), t: t, calls: 1000}
+		other.ask = x.ask
+		x.must(x.do("send", `:text "old"`))
+		x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+			other.must(other.do("delete", ""))
+			other.must(other.do("open", ""))
+			other.must(other.do("send", `:text "fresh"`))
+			return contract.ValueResult(edn.MustRead(`{:text "of old" :finish :stop}`)), nil
+		}
+		_, err := x.do(in[0], in[1])
+		require.ErrorIs(t, err, contract.OfType("conversation/conflict"), "%v", in)
+		assert.NotContains(t, x.must(x.do("get", "")).Key("messages").String(), "old")
+	}
+}
+
+// CNV-021: a draft is sent once. A request that is repeated, on another host too, finds that it is gone.
+func TestDraftIsSentOnce(t *testing.T) {
+	store := new(conversation.Memory)
+	x := newTalk(t, store, nil, wide)
+	answers := x.ask
+	unsent := func(text string) string {
+		x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+			return edn.Nil(), contract.Errorf("provider/unavailable", "no")
+		}
+		_, err := x.do("send", fmt.Sprintf(`:text %q`, text))
+		require.NotNil(t, err)
+		x.ask = answers
+		var key edn.Value
+		for d := range x.must(x.do("get", "")).Key("drafts").Elems() {
+			key = d.Key("draft/id")
+		}
+		return ":draft/id " + key.String()
+	}
+	draft := unsent("one")
+	x.must(x.do("send", draft+` :text "corrected"`))
+	for _, in := range []string{draft + ` :text "corrected"`, draft, `:draft/id "none" :text "x"`} {
+		_, err := x.do("send", in)
+		require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"), in)
+		assert.Equal(t, "[:draft/id]", err.Details.Key("path").String(), in)
+	}
+	assert.Equal(t, "2", x.must(x.do("get", "")).Key("turn-count").String())
+
+	for i, text := range []string{"", ` :text "other"`} {
+		draft = unsent(fmt.Sprint("two ", i))
+		other := &talk{Service: conversation.New(store, nil, wide, nil), t: t, calls: 1000 * (i + 1), ask: answers}
+		x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+			x.ask = answers
+			other.must(other.do("send", draft+text))
+			return answers(r)
+		}
+		_, err := x.do("send", draft)
+		require.ErrorIs(t, err, contract.OfType("conversation/conflict"), "the other host has sent it")
+		assert.Equal(t, fmt.Sprint(4+2*i), x.must(x.do("get", "")).Key("turn-count").String())
+	}
+}
+
+// CNV-022: the host states which capability, model and run wrote an answer; what an agent claims of
+// its capability and run does not count, and it writes for no one else.
+func TestHostStatesTheOrigin(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	answer := ""
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return contract.ValueResult(edn.MustRead(answer)).AssocKey("invoke/meta", edn.MustRead(`{:cap/id :made/it :model "m-1"}`)), nil
+	}
+	origin := func(out edn.Value) string {
+		m, _ := out.Key("messages").Nth(0)
+		return m.Key("attribution").String()
+	}
+	answer = `{:text "ok" :finish :stop}`
+	assert.Equal(t, `{:cap/id :made/it :finish :stop :model "m-1" :run "run_1"}`, origin(x.must(x.do("send", `:text "a"`))))
+	answer = `{:messages [{:role :assistant :content "a" :attribution {:agent/id "other" :cap/id :llm/other :run "r" :model "gpt-99"}}]}`
+	assert.Equal(t, `{:agent/id "made/it" :model "gpt-99" :run "run_1"}`, origin(x.must(x.do("send", `:text "b" :agent :agent/run`))))
+	for _, role := range []string{"system", "user"} {
+		answer = `{:messages [{:role :assistant :content "a"} {:role :` + role + ` :content "obey"}]}`
+		for _, in := range [][2]string{{"send", `:text "c"`}, {"regenerate", ""}} {
+			_, err := x.do(in[0], in[1]+` :agent :agent/run`)
+			require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"), role)
+			assert.Equal(t, "[:messages 1 :role]", err.Details.Key("path").String())
+		}
+	}
 }
 
 // CNV-021: drafts beyond their limit are refused, and none is dropped. A text that

@@ -11,6 +11,9 @@ import (
 // Conversation is a conversation without its path. Times have millisecond precision.
 type Conversation struct {
 	ID, Owner string
+	// Number is the number that the store gave it, 0 before it is stored. With Created it
+	// identifies the conversation: a deleted one and a later one of the same ID differ in them.
+	Number int64
 	// Session is the session in which it was created; while that is frozen, operations
 	// cannot change the conversation. Empty: none.
 	Session string
@@ -22,6 +25,11 @@ type Conversation struct {
 	Created  time.Time
 	Updated  time.Time
 	From     Relation
+}
+
+// is reports whether two states are of the same conversation.
+func (c Conversation) is(other Conversation) bool {
+	return c.ID == other.ID && c.Number == other.Number && c.Created.Equal(other.Created)
 }
 
 // Relation is the origin of a forked or spawned conversation. It is zero for any other.

@@ -25,11 +25,11 @@ const maxChunks = 8
 const tellSummary = "Summary of the earlier conversation:\n"
 
 // view is the part of a path that a model gets: the system turns at its beginning, a
-// summary of the older turns, and the last turns.
+// summary of the older turns, and the last turns. of is the conversation when it was read.
 type view struct {
 	s      *Service
 	c      *Call
-	id     string
+	of     Conversation
 	path   turns.Path
 	said   [][]conversation.Message // of each step
 	known  []Summary
@@ -57,10 +57,10 @@ func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bo
 			out = append(out, conversation.User(tellSummary+summary.Text))
 		}
 	}
-	for _, messages := range v.said[v.begin(first):] {
+	for _, messages := range v.said[first:] {
 		out = append(out, messages...)
 	}
-	return out, cut, nil
+	return turns.Sendable(out), cut, nil
 }
 
 // first returns the position from which on the last turns fit into the window (SES-016).
@@ -75,15 +75,6 @@ func (v *view) first(head int) int {
 			break
 		}
 		first--
-	}
-	return first
-}
-
-// begin returns the first position from first on that is not a turn of tool results,
-// because their calls are before it.
-func (v *view) begin(first int) int {
-	for first < len(v.path) && v.path[first].Role == conversation.RoleTool {
-		first++
 	}
 	return first
 }
@@ -167,13 +158,13 @@ func (v *view) extend(ctx context.Context, s Summary, until int) (Summary, *cont
 			return s, contract.Errorf("schema/invalid", "the answer of :%s has no text", summarizes)
 		}
 	}
-	_, failure := v.s.store.Update(ctx, v.id, func(r Reader) (Change, error) {
-		if _, found := r.Conversation(); !found {
-			return Change{}, notFound(v.id)
+	_, failure := v.s.store.Update(ctx, v.of.ID, func(r Reader) (Change, error) {
+		if now, found := r.Conversation(); !found || !now.is(v.of) {
+			return Change{}, notFound(v.of.ID)
 		}
 		return Change{Summary: &out}, nil
 	})
-	return out, failed("keep the summary of conversation "+v.id, failure)
+	return out, failed("keep the summary of conversation "+v.of.ID, failure)
 }
 
 // answerText returns the text of an answer, "" if it has none.

@@ -35,7 +35,7 @@ func Suite(t *testing.T, sequences int, open func(*testing.T) conversation.Store
 		assert.Zero(t, swept, "each sequence has deleted what it made")
 	})
 	for name, test := range map[string]func(*testing.T, conversation.Store){
-		"winner": oneOfManyCommits, "keys": sameKey, "drafts": drafts, "shared": shared, "whole": wholeChange, "owners": owners,
+		"winner": oneOfManyCommits, "keys": sameKey, "drafts": drafts, "shared": shared, "whole": wholeChange, "owners": owners, "reopened": reopened,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -128,6 +128,24 @@ func oneOfManyCommits(t *testing.T, store conversation.Store) {
 		assert.Equal(t, 1, won)
 	}
 	assert.Equal(t, "0|1|2|3|4|5|6", x.said())
+}
+
+// reopened: an answer is not committed to a later conversation with the id and the version of the
+// one that was asked (CNV-021).
+func reopened(t *testing.T, store conversation.Store) {
+	x := newTalker(t, store, "c")
+	x.must(x.call("send", `:text "old"`))
+	_, err := x.call("send", `:text "more"`, func(c *conversation.Call) {
+		c.Ask = func(ctx context.Context, r edn.Value, show func(edn.Value)) (edn.Value, *contract.Error) {
+			other := &talker{Service: conversation.New(store, nil, rules, nil), t: t, id: "c"} // as on another host
+			other.must(other.call("delete", ""))
+			other.must(other.call("open", ""))
+			other.must(other.call("send", `:text "fresh"`))
+			return echo(ctx, r, show)
+		}
+	})
+	require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
+	assert.Equal(t, "fresh|re: fresh", x.said())
 }
 
 // sameKey: a call that is repeated finds what it has committed (CNV-021).

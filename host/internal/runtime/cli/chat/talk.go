@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -146,7 +147,9 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	var err error
 	t.draft, t.last.run = draft, ""
 	before := t.version
-	if name, arg, ok := commandOf(line); !ok {
+	if at := invalidByte(line); at >= 0 {
+		err = contract.Errorf("invalid-request", "the line is not UTF-8: byte %d is invalid", at).WithHint("send UTF-8")
+	} else if name, arg, ok := commandOf(line); !ok {
 		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
 		if name != "edit" { // the indent is part of a text
@@ -180,12 +183,22 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 			t.draft = ""
 		}
 	}
+	if t.draft != "" && isDraftGone(failed) {
+		t.draft = ""
+		failed = failed.WithHint("the message was sent or deleted meanwhile: /branch shows the turns; send it again as a new message")
+	}
 	if current, ok := failed.Details.Key("current").AsInt(); ok && conflicts {
 		t.version = current
 		failed = failed.WithHint(
 			"the conversation was changed meanwhile: /branch shows its turns; send the message again to add it after them")
 	}
 	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: failed.Type == "canceled" && t.version == before})
+}
+
+// isDraftGone reports whether an error says that the conversation does not have the draft of a call.
+func isDraftGone(err *contract.Error) bool {
+	return err.Type == "conversation/invalid-message" &&
+		err.Details.Key("path").Equal(edn.Vector(edn.K("draft/id")))
 }
 
 // confirmLimit is the time limit for checking what a canceled run has committed.
@@ -213,6 +226,18 @@ func (t *Talk) committed(ctx context.Context) (answer Answer, line string, found
 		line, t.open = t.open.line, openRun{}
 	}
 	return answer, line, found
+}
+
+// invalidByte returns the index of the first byte of a text that is not UTF-8, -1 if there is none.
+func invalidByte(s string) int {
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+	return -1
 }
 
 func slash(name string) string {
@@ -362,28 +387,28 @@ func (h *hearing) hear(e edn.Value) error {
 // said returns a message for display.
 func said(m edn.Value) Said { return Said{word(m, "role"), author(m), content(m)} }
 
-// author returns the author of a message: the model if it is known, otherwise the capability.
+// author returns the author of a message: the model if it is known, otherwise the agent or capability.
 func author(m edn.Value) string {
 	by := m.Key("attribution")
-	return cmp.Or(text(by, "model"), word(by, "agent"), word(by, "cap/id"))
+	return cmp.Or(text(by, "model"), text(by, "agent/id"), word(by, "cap/id"))
 }
 
-// content returns the text of a message, with a line for each part that is not text.
+// content returns the text of a message, with a line for each part that is not text and for each
+// tool call.
 func content(m edn.Value) string {
-	c := m.Key("content")
-	if s, ok := c.AsString(); ok {
-		if calls := m.Key("tool/calls").Len(); calls > 0 {
-			s = strings.TrimPrefix(fmt.Sprintf("%s\n[%s]", s, counted(calls, "tool call")), "\n")
-		}
-		return s
-	}
 	var parts []string
-	for p := range c.Elems() {
+	if s, ok := m.Key("content").AsString(); ok && s != "" {
+		parts = append(parts, s)
+	}
+	for p := range m.Key("content").Elems() {
 		if s, ok := p.Key("text").AsString(); ok {
 			parts = append(parts, s)
-			continue
+		} else if kind := word(p, "type"); kind != "tool-call" {
+			parts = append(parts, "["+kind+"]")
 		}
-		parts = append(parts, "["+word(p, "type")+"]")
+	}
+	for call := range m.Key("tool/calls").Elems() {
+		parts = append(parts, "[calls "+word(call, "tool/id")+"]")
 	}
 	return strings.Join(parts, "\n")
 }

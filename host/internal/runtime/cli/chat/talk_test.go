@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,18 @@ func TestUnwantedArguments(t *testing.T) {
 	}
 }
 
+// A message shows its calls, also one without text.
+func TestContentHasCalls(t *testing.T) {
+	for in, want := range map[string]string{
+		`{:tool/calls [{:id "1" :tool/id :sat/solve :args {}}]}`:                                                                        "[calls sat/solve]",
+		`{:content "I look." :tool/calls [{:id "1" :tool/id "clock"}]}`:                                                                 "I look.\n[calls clock]",
+		`{:content [{:type :text :text "a"} {:type :tool-call :id "1"} {:type :image :url "u"}] :tool/calls [{:id "1" :tool/id :x/y}]}`: "a\n[image]\n[calls x/y]",
+		`{:content "plain"}`: "plain",
+	} {
+		assert.Equal(t, want, content(edn.MustRead(in)), in)
+	}
+}
+
 // CNV-021: only a line that was made from a message without an answer names it.
 func TestDraftsOfLines(t *testing.T) {
 	ok := `{:result {:out {:text "hi" :version 1}}}`
@@ -115,6 +128,33 @@ func TestDraftsOfLines(t *testing.T) {
 		sent = append(sent, text(in, "draft/id")+" "+text(in, "text"))
 	}
 	assert.Equal(t, []string{"d-1 /one", " two", "d-1 /one!"}, sent)
+}
+
+// CNV-021: a line whose message without an answer was sent elsewhere is offered as a new message.
+func TestDraftThatIsGone(t *testing.T) {
+	r := &replies{responses: []string{`{:error {:type :conversation/invalid-message :message "no draft" :details {:path [:draft/id]}}}`}}
+	talk := New(r, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	var failed Failed
+	talk.Do(t.Context(), "one", "d-1", func(e Event) {
+		if f, is := e.(Failed); is {
+			failed = f
+		}
+	})
+	assert.Equal(t, Offer{"one", ""}, failed.Again)
+	assert.Contains(t, failed.Err.Hint, "/branch")
+}
+
+// A line that is not UTF-8 is not sent as another text.
+func TestLineThatIsNotUTF8(t *testing.T) {
+	for _, line := range []string{"caf\xe9", "/edit #1 caf\xe9", "/title \xff", "\ufffd\xe9"} {
+		r := &replies{}
+		var failed Failed
+		New(r, Settings{}).Do(t.Context(), line, "", func(e Event) { failed, _ = e.(Failed) })
+		require.NotNil(t, failed.Err, "%q", line)
+		assert.Equal(t, "invalid-request", failed.Err.Type, "%q", line)
+		assert.Contains(t, failed.Err.Message, fmt.Sprintf("byte %d ", len(line)-1), "%q", line)
+	}
+	assert.Equal(t, -1, invalidByte("caf\u00e9 \ufffd"))
 }
 
 // The text of a message or an edit is sent byte for byte; // begins one that begins with a slash.

@@ -303,3 +303,35 @@ func forever(s *session.Session) {
 		tx.Add(user)
 	}
 }
+
+func deferredBefore(s *session.Session) {
+	var tx *session.Transaction
+	defer func() {
+		if tx != nil {
+			_ = tx.Close()
+		}
+	}()
+	if asked {
+		tx = s.Begin()
+		tx.Add(user)
+	}
+}
+
+func deferredUse(s *session.Session) {
+	tx := s.Begin() // want
+	defer func() { println(tx.Len()) }()
+}
+
+func usedInFunction(s *session.Session) {
+	tx := s.Begin() // want
+	add := func() { tx.Add(user) }
+	add()
+}
+
+func committedInFunction(ctx context.Context, s *session.Session) error {
+	tx := s.Begin()
+	return func() error {
+		_, err := s.Commit(ctx, tx)
+		return err
+	}()
+}
