@@ -206,8 +206,8 @@ var (
 	}
 )
 
-// place is the nth call of a kind on a thread.
-type place struct {
+// nthCall is the nth call of a kind on a thread.
+type nthCall struct {
 	call string
 	n    int
 }
@@ -361,7 +361,7 @@ func (c *counts) String() string {
 var callName = regexp.MustCompile(`^[a-z0-9]+`)
 
 // places returns the calls of a window that change files of the store.
-func (w faultWindow) places(t *testing.T, data string) (out []place) {
+func (w faultWindow) places(t *testing.T, data string) (out []nthCall) {
 	dir := dataAt(t, data)
 	said, lines := w.run(t, dir, "")
 	require.Equal(t, "well", said.ends["closed"], "without a fault")
@@ -371,7 +371,7 @@ func (w faultWindow) places(t *testing.T, data string) (out []place) {
 		call := callName.FindString(line)
 		seen[call]++
 		if strings.Contains(line, dir) && (!strings.HasPrefix(call, "open") || strings.Contains(line, "O_CREAT")) {
-			out = append(out, place{call, seen[call]})
+			out = append(out, nthCall{call, seen[call]})
 		}
 	}
 	for _, pattern := range w.hits {
@@ -392,7 +392,7 @@ func dataAt(t *testing.T, data string) string {
 
 // fail lets one call fail and checks what is left. It returns how the process ended, or "" if
 // the fault did not meet a file of the store.
-func (w faultWindow) fail(t *testing.T, data string, f fault, p place) string {
+func (w faultWindow) fail(t *testing.T, data string, f fault, p nthCall) string {
 	dir := dataAt(t, data)
 	when := strconv.Itoa(p.n)
 	if f.lasts {
