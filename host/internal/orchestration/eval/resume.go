@@ -23,12 +23,16 @@ func (s *scope) past(path edn.Value) *journal.Place {
 }
 
 // recall gives a node the value whose commit is recorded, and reports whether
-// there is one (JRN-040). Nodes that only compute do so again. So does the node
-// of an act without a plan: the response needs more than its value, and all its
-// calls are recorded.
+// there is one (JRN-040). Nodes that only compute do so again. So do all nodes of a
+// replay, which compares them, and the node of an act without a plan: the response needs
+// more than its value. Both need the capabilities that were called; if the configuration
+// no longer has one, the recorded value is used.
 func (s *scope) recall(i int, e *ended) bool {
 	n, past := s.node(i), s.past(e.path)
-	if s.run.task.Replay || !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && s.isRoot() {
+	switch {
+	case !past.IsCommitted(), n.Op == plan.OpLet, n.Op == plan.OpEmit:
+		return false
+	case (s.run.task.Replay || s.run.task.Source == "intent" && s.isRoot()) && !s.calledUnknown(past):
 		return false
 	}
 	kinds := map[plan.Op]plan.SlotKind{
@@ -41,6 +45,7 @@ func (s *scope) recall(i int, e *ended) bool {
 			CapID:    past.Committed.CapID,
 			Attempt:  past.Committed.Attempt,
 			Attempts: make([]dispatch.Attempt, past.Counted()),
+			Out:      e.slot.Value().Key("out"),
 			Err:      e.slot.Failure(),
 		}
 	}
@@ -48,6 +53,15 @@ func (s *scope) recall(i int, e *ended) bool {
 		s.doneOnce.Store(true)
 	}
 	return true
+}
+
+// calledUnknown reports whether a recorded attempt was at a capability that the
+// configuration does not have.
+func (s *scope) calledUnknown(past *journal.Place) bool {
+	return slices.ContainsFunc(past.Attempts, func(t *journal.Tried) bool {
+		_, known := s.run.ev.Registry.Capability(t.Started.CapID)
+		return !known
+	})
 }
 
 // dispatched reports whether a call or tool node whose commit is recorded reached the
