@@ -57,10 +57,12 @@ func (s *scope) callNode(
 			return attempts, s.run.waiting.wait(ctx, Undecided{Path: e.path, Node: n.ID})
 		}
 	}
-	if err != nil && (!n.AllowFailure || endsRun(ctx, err)) {
+	if err != nil && (!n.AllowFailure || endsRun(ctx, err) || s.failedThere(e.path)) {
 		return attempts, err
 	}
-	s.keep(n, e, w, err)
+	if !s.keepsRecorded(n, e, err) {
+		s.keep(n, e, w, err)
+	}
 	return attempts, nil
 }
 
@@ -96,7 +98,7 @@ func (s *scope) assumeDone(w *dispatch.Work, r *dispatch.Result) bool {
 
 // endsRun reports whether the run itself ends with err, so that no node may keep it.
 func endsRun(ctx context.Context, err *contract.Error) bool {
-	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal"
+	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal" || err.Type == "replay/miss"
 }
 
 // keep stores the answer of a node, or its error.
