@@ -216,13 +216,14 @@ func TestResumeWithoutWhatIsLeft(t *testing.T) {
 				held.keys[all[0].Body.(*journal.RunAccepted).Key] = all[0].Run
 				s := service(t, lacking, suspending, func(c *act.Config) { c.Journal, c.Keys = held, &act.Keys{} })
 				for range 2 {
-					_, err = s.Do(t.Context(), request(tc.text))
+					response, err := s.Do(t.Context(), request(tc.text))
 					if name == "unknown intent" || name == "debug" { // rejected before its key is read
 						require.NotNil(t, err, cut)
 						continue
 					}
 					require.NotNil(t, err, cut)
 					assert.Equal(t, "run/suspended", err.Type, "%s: %v", cut, err)
+					assert.Equal(t, edn.Text(all[0].Run), response.Key("run/id"), "RUN-022: the answer is about that run")
 				}
 
 				all, err = resumed(t, parts(t), all, decide)
