@@ -119,7 +119,11 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		f.unchecked = (f.past != nil || f.act.Fill != nil) && journal.Masked(f.act.Request)
 		env.Unchecked = f.unchecked
 		if f.answersFromRecords() { // it was valid when it was accepted
-			env.Unchecked, env.Intents, env.Schemas, env.Checks = true, request.Names{}, request.Names{}, request.Names{}
+			env.Unchecked, env.Schemas, env.Checks = true, request.Names{}, request.Names{}
+			env.Intents.Has = func(name string) bool {
+				_, undescribed := reg.Undescribed(name)
+				return !undescribed || !f.replay || s.env.Intents.Has(name)
+			}
 		}
 		if f.past != nil || f.act.Fill != nil {
 			env.Deadlines.Most = 0 // it was accepted under another configuration

@@ -56,11 +56,13 @@ func (s *scope) recall(i int, e *ended) bool {
 }
 
 // calledUnknown reports whether a recorded attempt was at a capability that the
-// configuration does not have.
+// configuration does not have. One of a plugin whose description is not known counts as
+// there: the description makes the replay exact.
 func (s *scope) calledUnknown(past *journal.Place) bool {
 	return slices.ContainsFunc(past.Attempts, func(t *journal.Tried) bool {
 		_, known := s.run.ev.Registry.Capability(t.Started.CapID)
-		return !known
+		_, undescribed := s.run.ev.Registry.Undescribed(t.Started.CapID)
+		return !known && !(s.run.task.Replay && undescribed)
 	})
 }
 
