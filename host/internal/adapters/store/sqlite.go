@@ -283,6 +283,10 @@ func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sql
 // isFull reports whether err says that the disk is full. The transaction is then rolled back.
 func isFull(err error) bool { return hasCode(err, sqlite3.SQLITE_FULL) }
 
+// DiskFailed reports whether err says that the database could not be read or written because its
+// disk is full or fails.
+func DiskFailed(err error) bool { return hasCode(err, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL) }
+
 // noIndex reports whether err says that the disk has no space for the index of the write-ahead log,
 // which is created when a database is opened.
 func noIndex(err error) bool {

@@ -28,8 +28,38 @@ func Check(p *Plan, env Env) []Finding {
 	if env.Unchecked {
 		c.list = slices.DeleteFunc(c.list, func(f Finding) bool { return f.Check == checkNeverFits })
 	}
+	if env.Done != nil {
+		done := env.done(p, nil)
+		c.list = slices.DeleteFunc(c.list, func(f Finding) bool {
+			return slices.ContainsFunc(done, func(node []edn.Value) bool { return isAtOrBelow(f.Path, node) })
+		})
+	}
 	c.list = causes(c.list)
 	return c.at.settle(c.list)
+}
+
+// done returns the paths in the text of the nodes of a plan whose end is recorded. at is
+// the path of the plan in the records.
+func (e *Env) done(p *Plan, at []edn.Value) (out [][]edn.Value) {
+	if p.fn != nil {
+		return nil // its nodes are those of a map
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		path := append(slices.Clip(at), edn.Int(int64(i)))
+		switch {
+		case e.Done(path):
+			out = append(out, p.path(i))
+		case n.Op == OpPlan && n.Sub != nil:
+			out = append(out, e.done(n.Sub, path)...)
+		}
+	}
+	return out
+}
+
+// isAtOrBelow reports whether a path is equal to outer or leads to a part of it.
+func isAtOrBelow(path, outer []edn.Value) bool {
+	return len(path) >= len(outer) && comparePaths(path[:len(outer)], outer) == 0
 }
 
 // causes drops findings that only follow from others. An unknown key may be the

@@ -4,6 +4,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Env is the context in which a plan is checked and linked. Check and Link copy the struct
@@ -31,6 +32,10 @@ type Env struct {
 	// it was accepted and whose secrets were removed since, so that its values may no
 	// longer fit.
 	Unchecked bool
+	// Done reports whether the end of the node at a path is recorded, so that the node is
+	// not checked. The path has the index of the node in each plan around it; within a map
+	// no node is done before the map is. nil: no node is done.
+	Done func(path []edn.Value) bool
 	// Routing returns the candidates that the routing configuration lists for an intent;
 	// nil means none.
 	Routing func(intent string) []string

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -39,9 +41,9 @@ type Decision struct {
 	By     string // principal
 }
 
-// suspendFor suspends the run until each of nodes has a decision. A run whose
-// cancellation was requested is not suspended: it is canceled, and its error names the
-// calls.
+// suspendFor suspends the run until each of nodes has a decision. If none needs one, it is
+// suspended because the configuration lacks what they need. A run whose cancellation was
+// requested is not suspended: it is canceled, and its error names the calls.
 func (f *flight) suspendFor(nodes []eval.Undecided) {
 	records, err := f.service.config.Journal.Records(f.id)
 	if err != nil {
@@ -50,19 +52,62 @@ func (f *flight) suspendFor(nodes []eval.Undecided) {
 	}
 	past := journal.NewHistory(records)
 	body := &journal.RunSuspended{Why: "effects/outcome-unknown"}
+	slices.SortFunc(nodes, func(a, b eval.Undecided) int { return journal.ComparePaths(a.Path, b.Path) })
 	for _, n := range nodes {
+		if n.Lacks != nil {
+			body.Err = cmp.Or(body.Err, n.Lacks)
+			continue
+		}
 		tried := past.At(n.Path).Attempts
 		last := tried[len(tried)-1].Started
 		body.Open = append(body.Open, journal.Question{
 			Path: n.Path, Node: n.Node, Attempt: last.Attempt, CapID: last.CapID, EffectKey: last.EffectKey,
 		})
 	}
-	slices.SortFunc(body.Open, func(a, b journal.Question) int { return strings.Compare(a.Path.String(), b.Path.String()) })
+	if len(body.Open) == 0 {
+		body.Why = journal.WhyNotReady
+	} else {
+		body.Err = nil // it is found again once the calls are decided
+	}
 	if past.Canceled != nil {
 		f.unknown = questions(body.Open)
 		return
 	}
 	_ = f.suspend(body)
+}
+
+// unready returns the error of a resumed run whose remaining nodes do not fit the present
+// configuration. The run is suspended, so that it can continue under another one. Calls
+// whose outcome is unknown come first: they need a decision in any case. Without a journal
+// that outlives the host, and for a run that ends anyway, the result is err.
+func (f *flight) unready(err *contract.Error) *contract.Error {
+	if !f.rebinds || f.halt == nil || f.ctx.Err() != nil || f.past.Canceled != nil || f.asked != nil {
+		return err
+	}
+	reg := f.service.config.Registry
+	body := &journal.RunSuspended{Why: journal.WhyNotReady, Err: err}
+	for _, q := range f.past.Unknown() {
+		place := f.past.At(q.Path)
+		var intent *registry.Intent
+		if place.Resolved != nil {
+			intent, _ = reg.Intent(place.Resolved.Intent)
+		}
+		capability, _ := reg.Capability(q.CapID)
+		if f.grant.OnUnknown(intent, capability) != registry.UnknownSuspends {
+			continue
+		}
+		if last := place.Attempt(q.Attempt); last.Lost && !last.Closed {
+			lost := &journal.AttemptFinished{Attempt: q.Attempt, Outcome: journal.OutcomeUnknown, Err: dispatch.LostWithHost()}
+			if failed := f.recorder.Record(q.Path, q.Node, lost); failed != nil {
+				return contract.AsError(failed)
+			}
+		}
+		body.Open = append(body.Open, q)
+	}
+	if len(body.Open) > 0 {
+		body.Why, body.Err = "effects/outcome-unknown", nil
+	}
+	return f.suspend(body)
 }
 
 // suspend records body as the last record of this epoch and cancels the run's work. It
@@ -96,6 +141,11 @@ func suspended(run string, why *journal.RunSuspended) *contract.Error {
 		return contract.Errorf("run/suspended", "run %s is suspended: it lost records when the journal was repaired", run).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs show %s\" shows the remaining records, \"ferment runs resume %[1]s\" continues "+
 			"after them, \"ferment runs cancel %[1]s\" ends it", run))
+	}
+	if why.Why == journal.WhyNotReady {
+		return contract.Errorf("run/suspended", "run %s is suspended: what is left of it does not fit the configuration of this host: %w",
+			run, why.Err).WithWhere("run", edn.Text(run)).
+			WithHint(fmt.Sprintf("restore what is missing; then \"ferment runs resume %s\" continues it. \"ferment runs cancel %[1]s\" ends it", run))
 	}
 	open := make([]edn.Value, len(why.Open))
 	for i, q := range why.Open {

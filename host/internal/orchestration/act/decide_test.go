@@ -130,8 +130,8 @@ func TestBudgetOfASuspendedRun(t *testing.T) {
 	assert.Zero(t, open)
 }
 
-// LED-005: a resumed run whose request the configuration does not allow any more
-// ends, and what it had reserved and spent is settled.
+// LED-005: a resumed run whose request the configuration does not allow any more is
+// suspended with its reservations. When it ends, what it had reserved and spent is settled.
 func TestBudgetOfARefusedResume(t *testing.T) {
 	w := resumeWorld(t)
 	tenant := block(t, "{:max-attempts 9}")
@@ -147,7 +147,12 @@ func TestBudgetOfARefusedResume(t *testing.T) {
 				made++
 			}
 		}
-		all, err := resumed(t, resumeWorld(t), past, crashed, budgets(policy.Budgets{}), func(c *act.Config) { c.Limits = &plan.Limits{} })
+		forbidding := func(c *act.Config) { c.Limits = &plan.Limits{} }
+		all, err := resumed(t, resumeWorld(t), past, crashed, budgets(policy.Budgets{}), forbidding)
+		require.NotNil(t, err, "after %d records", n)
+		require.Equal(t, "run/suspended", err.Type, "after %d records", n)
+		all, err = resumed(t, resumeWorld(t), all, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7"}},
+			budgets(policy.Budgets{}), forbidding)
 		require.NotNil(t, err, "after %d records", n)
 		_, total, left := settled(t, all, "tenant")
 		assert.Zero(t, left, "after %d records", n)

@@ -99,7 +99,7 @@ func (f *flight) task(program *plan.Program) *eval.Task {
 		task.Past, task.Fill = fill.past, &fill.Fill
 	}
 	if f.halt != nil && fill == nil { // a replay cannot be resumed (JRN-051)
-		task.Suspend = f.suspendFor
+		task.Suspend, task.Rebinds = f.suspendFor, f.rebinds
 	}
 	if f.inside == nil && !f.resumes() && !f.replay && !f.begunRun {
 		f.begunRun = true
@@ -112,7 +112,10 @@ func (f *flight) task(program *plan.Program) *eval.Task {
 func (f *flight) dir() string { return cmp.Or(f.act.Dir, f.service.config.Root) }
 
 // single reports whether the act is a one-node plan of its intent.
-func (f *flight) single() bool { return f.source == "intent" }
+func (f *flight) single() bool { return f.source == sourceIntent }
+
+// sourceIntent is the source of the plan of one node.
+const sourceIntent = "intent"
 
 // checkOut checks the outcome of a client's plan against the schema that the
 // request requires. The answer of a one-node plan has passed it as a gate.

@@ -294,13 +294,16 @@ func (f *flight) confirm() error {
 	return err.WithCause(contract.AsError(cause))
 }
 
-// Refusal returns the response envelope with err for an act that created no run. It has
-// no run id.
+// Refusal returns the response envelope with err for an act that created no run. It has a
+// run id if err is about a run, such as the suspended one with the act's idempotency key.
 func (s *Service) Refusal(a Act, err *contract.Error) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(contract.Proto))
 	if trace := a.Request.Key("trace"); trace.Kind() == edn.KindMap {
 		b.Key("trace", trace)
+	}
+	if run := err.Where.Key("run"); !run.IsNil() {
+		b.Key("run/id", run)
 	}
 	b.Key("error", err.Value())
 	return b.Map()

@@ -126,11 +126,16 @@ func attach(f *flight) *contract.Error {
 // to be continued. Without such a run the act continues as a new one and holds the key.
 func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Error {
 	c := &f.service.config
+	var id string
+	var err error
 	free := func(err *contract.Error) *contract.Error {
 		c.Keys.settle(key, mine, nil)
+		if err != nil && id != "" && err.Type != "idempotency/mismatch" {
+			err = err.WithWhere("run", edn.Text(id)) // the answer is about that run
+		}
 		return err
 	}
-	id, err := finder.Keyed(context.Background(), key)
+	id, err = finder.Keyed(context.Background(), key)
 	switch {
 	case err != nil:
 		return free(contract.AsError(err))

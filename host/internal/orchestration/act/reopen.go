@@ -104,7 +104,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		r.Abandon(contract.AsError(err))
 		return false
 	}
-	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{}, f.mask)
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{}, f.mask, f.rebinds)
 	if refused != nil {
 		r.Abandon(refused)
 		return false
@@ -182,7 +182,7 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	})
 	var next *flight
 	if err == nil {
-		next, err = s.reenter(run, past, Resumption{}, f.mask)
+		next, err = s.reenter(run, past, Resumption{}, f.mask, true)
 	}
 	if err != nil {
 		if place != nil {
@@ -213,7 +213,7 @@ func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.Hi
 		err = contract.Errorf("run/not-resumable", "run %s is already being continued by a request with its idempotency key", run)
 	} else if err = s.reopen(run, past, how); err == nil {
 		var f *flight
-		if f, err = s.reenter(run, past, Resumption{}, nil); err == nil {
+		if f, err = s.reenter(run, past, Resumption{}, nil, true); err == nil {
 			r.begin(f)
 			go s.launch(r)
 			return r, nil

@@ -1,13 +1,19 @@
 package act_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -95,4 +101,56 @@ func TestReplayMisses(t *testing.T) {
 	_, missed = act.Replay(t.Context(), s.Config(), records[0].Run, records)
 	require.NotNil(t, missed)
 	assert.Equal(t, "run/not-resumable", missed.Type)
+}
+
+// JRN-050: a run that passed its deadline is replayed as such, also if its nodes keep
+// failures: the failure that ended the run was not kept.
+func TestReplayOfAnExpiredRun(t *testing.T) {
+	const call = `{:op :call :intent :text/respond :dispatch {:candidates [:a/one] %s} :input {} :as :x}`
+	for name, node := range map[string]string{
+		"kept failure": fmt.Sprintf(call, ":allow-failure? true"),
+		"kept item": `{:op :map :over [1 2] :item :i :as :x :on-item-error :keep :body [` + fmt.Sprintf(call, "") + `
+		  {:op :emit :input {:slot/id :x}}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := resumeWorld(t)
+				w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step {
+					return dispatchtest.Step{Value: edn.MustRead(`{}`), Delay: 4 * time.Second}
+				})
+				_, err, records := do(t, service(t, w), ownPlan(`{:nodes [`+node+` {:op :emit :input {:x {:slot/id :x}}}]}`, "", ":deadline-ms 300"))
+				require.NotNil(t, err)
+				assert.Equal(t, journal.StatusExpired, finished(t, records).Status)
+			})
+		})
+	}
+}
+
+// JRN-050: a replay counts no costs, and has the recorded value of a node that kept the
+// failure of its budget after an attempt, whichever budget that was.
+func TestReplayOfASpentBudget(t *testing.T) {
+	for strategy, done := range map[string]string{
+		"": "", ":strategy :race :race {:width 2}": "", ":strategy :tournament :tournament {:width 2}": "",
+		":strategy :hedge :hedge {:after-ms 1}": "", ":repair {:max 2}": ":done {:must #{:good}}",
+	} {
+		node := func(budget string) string {
+			return `{:nodes [{:op :call :intent :text/respond :dispatch {:candidates [:a/down :a/bad :a/two] :retry {:fallback-max 2} :allow-failure? true ` +
+				strategy + `} ` + done + ` ` + budget + ` :input {} :as :x} {:op :emit :input {:x {:slot/id :x}}}]}`
+		}
+		for most := 1; most <= 2; most++ {
+			limit := fmt.Sprintf("{:max-attempts %d}", most)
+			for name, text := range map[string]string{
+				"node":    ownPlan(node(":budget "+limit), "", ""),
+				"request": ownPlan(node(""), "", ":budget "+limit),
+			} {
+				t.Run(fmt.Sprintf("%s, %d of %s", strategy, most, name), func(t *testing.T) {
+					_, err, _ := do(t, service(t, resumeWorld(t)), text) // replays it
+					require.Nil(t, err, "%v", err)
+				})
+			}
+			run := policy.ScopeBudget{Written: true, Limits: block(t, limit).Limits}
+			_, err, _ := do(t, service(t, resumeWorld(t), budgets(policy.Budgets{Run: run})), ownPlan(node(""), "", ""))
+			require.Nil(t, err, "%v", err)
+		}
+	}
 }

@@ -194,6 +194,8 @@ type Service struct {
 	execute  chain
 	finalize chain
 	resume   chain
+	rebind   chain
+	recall   chain
 	replay   chain
 	// inner and reply are prepare and finalize of a request that a plugin
 	// makes within a run: that run is already accepted, and not finished by
@@ -230,6 +232,8 @@ func New(c Config) (*Service, error) {
 		{"execute", &s.execute, executeSteps},
 		{"finalize", &s.finalize, finalizeSteps},
 		{"resume", &s.resume, resumeSteps},
+		{"rebind", &s.rebind, rebindSteps},
+		{"recall", &s.recall, recallSteps},
 		{"replay", &s.replay, replaySteps},
 		{"lead", &s.lead, leadSteps},
 	} {
@@ -451,7 +455,7 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	s.flights.add(f)
 	defer s.flights.remove(f)
 	if f.past != nil {
-		f.err = s.stage(s.resume, f)
+		f.err = s.again(f)
 	}
 	if f.err == nil {
 		defer f.useSession()()
@@ -465,6 +469,20 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 	if o := f.cache.outcome; o == journal.CacheHit || o == journal.CacheMiss {
 		f.tellCache()
 	}
+}
+
+// again runs the stages that prepare a run from its records.
+func (s *Service) again(f *flight) *contract.Error {
+	err := s.stage(s.resume, f)
+	if err == nil {
+		if err = s.stage(s.rebind, f); err != nil {
+			err = f.unready(err)
+		}
+	}
+	if err == nil {
+		err = s.stage(s.recall, f)
+	}
+	return err
 }
 
 // perform runs the act once it is its turn.

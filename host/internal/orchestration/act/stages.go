@@ -52,6 +52,7 @@ type flight struct {
 	tell      func(journal.Body) // receives text of a host call
 	past      *journal.History   // of a run that is resumed or replayed; else nil
 	resumed   *journal.RunResumed
+	rebinds   bool                     // its configuration may differ from that of its first epoch
 	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped   *contract.Error          // the error of a suspended run; else nil
@@ -168,17 +169,24 @@ var prepareSteps = []step{
 	{"accept", compileAccept},
 }
 
-// resumeSteps replace prepareSteps for a run that is resumed.
+// resumeSteps, rebindSteps and recallSteps replace prepareSteps for a run that is resumed.
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
 	{"settle", always(settleLost)},
 	{"replay", always(endReplay)},
+}
+
+// rebindSteps check what is left of a resumed run against the present configuration.
+var rebindSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 	{"budget", compileBudget},
+}
+
+var recallSteps = []step{
 	{"recall", always(recallCosts)},
 }
 

@@ -29,11 +29,7 @@ type operation struct {
 
 func (o *operation) serve(ctx context.Context) {
 	w, result := o.node.w, &o.attempts.result
-	if err := o.node.checkRights(); err != nil {
-		o.fail(err)
-		return
-	}
-	if w.Past != nil {
+	if w.Past != nil { // before the rights: a call that was made needs its decision in any case
 		done, err := o.resume(w.Past)
 		switch {
 		case err != nil:
@@ -43,6 +39,11 @@ func (o *operation) serve(ctx context.Context) {
 			o.acceptDecided(done)
 			return
 		}
+	}
+	if err := o.node.checkRights(); err != nil {
+		result.Unbound = err
+		o.fail(err)
+		return
 	}
 	if w.Recorded != nil {
 		o.fill(w.Recorded)
@@ -71,6 +72,9 @@ func (o *operation) serve(ctx context.Context) {
 // noCandidate is the failure of an operation without a candidate.
 func (o *operation) noCandidate() *contract.Error {
 	err := o.candidates.noCandidate()
+	if !err.Retryable && err.Type != "budget/exceeded" && err.Type != "breaker/open" {
+		o.attempts.result.Unbound = err
+	}
 	if past := o.attempts.past; past != nil && past.only != "" {
 		return outcomeUnknown(o.node.w.Node, past.only, o.request.effectKey(), err)
 	}

@@ -72,8 +72,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			p.ended, p.only = append(p.ended, t), ""
 			continue
 		}
-		err := contract.Errorf("runtime/crashed", "the host process ended during the call").
-			WithSource(contract.SourceHost)
+		err := LostWithHost()
 		if p.lost = append(p.lost, start.Attempt); n.w.Replay {
 			continue // the next recorded attempt shows how the run continued
 		}
@@ -93,6 +92,11 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		}
 	}
 	return nil, lost
+}
+
+// LostWithHost returns the error of an attempt that was in progress when its host stopped.
+func LostWithHost() *contract.Error {
+	return contract.Errorf("runtime/crashed", "the host process ended during the call").WithSource(contract.SourceHost)
 }
 
 // asksStill reports whether an attempt was waiting for a person when its host stopped,

@@ -194,6 +194,9 @@ type Result struct {
 	DoneOnce  bool      // an effect of class once was or may have been done
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error
+	// Unbound is set if the configuration has no candidate for the node, or does not permit
+	// its call: the reason.
+	Unbound *contract.Error
 
 	stream *stream.Attempt // of the attempt
 }

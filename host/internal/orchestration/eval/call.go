@@ -38,6 +38,10 @@ func (s *scope) callNode(
 		if result.DoneOnce {
 			s.doneOnce.Store(true)
 		}
+		if result.Unbound != nil && s.run.task.Rebinds && !n.AllowFailure && !w.Replay {
+			begun()
+			return attempts, s.run.waiting.wait(ctx, Undecided{e.path, n.ID, result.Unbound})
+		}
 		unknown := err != nil && err.Type == "effects/outcome-unknown" && !result.Decided
 		on := ""
 		if unknown {
@@ -50,13 +54,15 @@ func (s *scope) callNode(
 		}
 		if unknown && on != registry.UnknownFails && s.run.task.Suspend != nil {
 			begun()
-			return attempts, s.run.waiting.wait(ctx, Undecided{e.path, n.ID})
+			return attempts, s.run.waiting.wait(ctx, Undecided{Path: e.path, Node: n.ID})
 		}
 	}
-	if err != nil && (!n.AllowFailure || endsRun(ctx, err)) {
+	if err != nil && (!n.AllowFailure || endsRun(ctx, err) || s.failedThere(e.path)) {
 		return attempts, err
 	}
-	s.keep(n, e, w, err)
+	if !s.keepsRecorded(n, e, err) {
+		s.keep(n, e, w, err)
+	}
 	return attempts, nil
 }
 
@@ -92,7 +98,7 @@ func (s *scope) assumeDone(w *dispatch.Work, r *dispatch.Result) bool {
 
 // endsRun reports whether the run itself ends with err, so that no node may keep it.
 func endsRun(ctx context.Context, err *contract.Error) bool {
-	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal"
+	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal" || err.Type == "replay/miss"
 }
 
 // keep stores the answer of a node, or its error.
@@ -270,6 +276,9 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 			Scopes:  c.Policy.Layer.Scopes,
 		})
 	}
+	path := s.nodePath(c.index, edn.Text("p"+edn.Hash(a.Plan)[3:11]))
+	history := s.history.Answer(edn.Vector(path...), a.Attempt)
+	begun := r.task.Fill == nil && history.At(edn.Vector(path...)) != nil // it began before the run was resumed
 	env := plan.Env{
 		Registry:  r.ev.Registry,
 		Unchecked: s.history != nil && journal.Masked(a.Plan),
@@ -279,18 +288,24 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		Prompts:   r.ev.Dispatcher.Prompts,
 		Outer:     c.names(a.Bindings),
 	}
+	if begun {
+		env.Done = func(node []edn.Value) bool { return r.task.Replay || history.Done(slices.Concat(path, node)) }
+	}
 	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits),
 		plan.Depth(depth))
+	if err != nil && begun && r.task.Rebinds && r.task.Suspend != nil { // it fitted when it was answered
+		return func(ctx context.Context) dispatch.Child {
+			return dispatch.Child{Err: r.waiting.wait(ctx, Undecided{c.Path, c.Node, err})}
+		}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	hash := prog.Plan.Hash()
 	child := &scope{
 		author: r.ev.author(a.CapID), run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
-		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
+		path: path, history: history,
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
-	child.history = s.history.Answer(edn.Vector(child.path...), a.Attempt)
 	if child.answer.Node >= 0 {
 		child.textStream = a.Stream(child.answer.Key)
 	}

@@ -89,6 +89,10 @@ type Task struct {
 	// the context of the run; it may be called again until all nodes have ended. If nil,
 	// such nodes fail.
 	Suspend func([]Undecided)
+	// Rebinds is set for a run that was accepted or stopped under what may be another
+	// configuration. A node for which the present one has no candidate then waits in
+	// Suspend too, instead of failing.
+	Rebinds bool
 	// Interrupts are the questions of the run to people; nil: it cannot ask any.
 	Interrupts *interrupt.Table
 	// Secrets collects the secrets of the run, and restores those that are masked in its

@@ -137,7 +137,7 @@ func (m *items) do(ctx context.Context, k int, begun func()) (err *contract.Erro
 	if child.doneOnce.Load() {
 		m.scope.doneOnce.Store(true)
 	}
-	if err != nil && (!m.node.KeepItemErrors || endsRun(ctx, err)) {
+	if err != nil && (!m.node.KeepItemErrors || endsRun(ctx, err) || m.scope.failedThere(m.path)) {
 		return err
 	}
 	if err != nil {

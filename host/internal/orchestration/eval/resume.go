@@ -23,12 +23,16 @@ func (s *scope) past(path edn.Value) *journal.Place {
 }
 
 // recall gives a node the value whose commit is recorded, and reports whether
-// there is one (JRN-040). Nodes that only compute do so again. So does the node
-// of an act without a plan: the response needs more than its value, and all its
-// calls are recorded.
+// there is one (JRN-040). Nodes that only compute do so again. So do all nodes of a
+// replay, which compares them, and the node of an act without a plan: the response needs
+// more than its value. Both need the capabilities that were called; if the configuration
+// no longer has one, the recorded value is used.
 func (s *scope) recall(i int, e *ended) bool {
 	n, past := s.node(i), s.past(e.path)
-	if s.run.task.Replay || !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && s.isRoot() {
+	switch {
+	case !past.IsCommitted(), n.Op == plan.OpLet, n.Op == plan.OpEmit:
+		return false
+	case (s.run.task.Replay || s.run.task.Source == "intent" && s.isRoot()) && !s.calledUnknown(past):
 		return false
 	}
 	kinds := map[plan.Op]plan.SlotKind{
@@ -41,6 +45,7 @@ func (s *scope) recall(i int, e *ended) bool {
 			CapID:    past.Committed.CapID,
 			Attempt:  past.Committed.Attempt,
 			Attempts: make([]dispatch.Attempt, past.Counted()),
+			Out:      e.slot.Value().Key("out"),
 			Err:      e.slot.Failure(),
 		}
 	}
@@ -48,6 +53,17 @@ func (s *scope) recall(i int, e *ended) bool {
 		s.doneOnce.Store(true)
 	}
 	return true
+}
+
+// calledUnknown reports whether a recorded attempt was at a capability that the
+// configuration does not have. One of a plugin whose description is not known counts as
+// there: the description makes the replay exact.
+func (s *scope) calledUnknown(past *journal.Place) bool {
+	return slices.ContainsFunc(past.Attempts, func(t *journal.Tried) bool {
+		_, known := s.run.ev.Registry.Capability(t.Started.CapID)
+		_, undescribed := s.run.ev.Registry.Undescribed(t.Started.CapID)
+		return !known && !(s.run.task.Replay && undescribed)
+	})
 }
 
 // dispatched reports whether a call or tool node whose commit is recorded reached the
@@ -126,12 +142,46 @@ func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.
 		return s.miss(n, e, "it was accepted, and its record is a failure of type :%s", past.Failed.Err.Type)
 	case past.Failed != nil:
 		return past.Failed.Err
-	case past.IsCommitted() && err != nil && past.Committed.FailureType != err.Type:
+	case past.IsCommitted() && past.Committed.FailureType != "": // kept: its commit has the error
+		kept := plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
+		if !endsAlike(kept, err) {
+			return s.miss(n, e, "it ended in another way than its record, a kept failure of type :%s", kept.Type)
+		}
+		return kept
+	case past.IsCommitted() && err != nil:
 		return s.miss(n, e, "it failed with :%s, and its record is a commit: %s", err.Type, err.Message)
-	case past.IsCommitted() && err != nil: // kept: its commit has the error
-		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
 	}
 	return err
+}
+
+// endsAlike reports whether the end of a replayed call, nil for an answer, fits its
+// recorded failure. A replay counts no costs: where the budget ended the recorded call, the
+// replayed one has the end of its last attempt.
+func endsAlike(recorded, replayed *contract.Error) bool {
+	return recorded.Type == "budget/exceeded" || replayed != nil && replayed.Type == recorded.Type
+}
+
+// keepsRecorded gives a replayed node the value of its recorded commit, if that is the kept
+// failure err: its details depend on other candidates. It reports whether it is.
+func (s *scope) keepsRecorded(n *plan.Node, e *ended, err *contract.Error) bool {
+	past := s.past(e.path)
+	if err == nil || !s.run.task.Replay || !past.IsCommitted() || past.Committed.FailureType != err.Type {
+		return false
+	}
+	kind := plan.SlotCall
+	if n.Op == plan.OpTool {
+		kind = plan.SlotTool
+	}
+	e.slot = plan.Recorded(kind, past.Committed.Value.Value())
+	return true
+}
+
+// failedThere reports whether the record of a replayed node is a failure that ended its
+// plan, such as that of a run that passed its deadline. It is not kept in the replay,
+// either.
+func (s *scope) failedThere(path edn.Value) bool {
+	past := s.past(path)
+	return s.run.task.Replay && past != nil && past.Failed != nil && !past.IsCommitted()
 }
 
 // sameValue returns replay/miss if the value of a node differs from its recorded commit.

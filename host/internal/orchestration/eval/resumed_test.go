@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
@@ -77,6 +78,58 @@ func TestResumeKeepsTheRecordedFailure(t *testing.T) {
 	t.Fatal("no node has failed")
 }
 
+// JRN-050: a generated plan whose calls have budgets and keep failures is replayed with an
+// equal end, though a replay counts no costs.
+func TestManyPlansWithBudgetsReplayed(t *testing.T) {
+	plans := proof.Size(t, "generated plans with budgets", 200, 3000)
+	base := generatedBase(t)
+	env := plan.Env{Registry: base.Registry, Policies: base.Policies}
+	kept := 0
+	for n, seed := 0, uint64(0); n < plans; seed++ {
+		r := rand.New(rand.NewPCG(seed, 71))
+		source := (&gen{pick: func(_ string, below int) int { return r.IntN(below) }}).plan()
+		source = withBudgets(inParallel(source, r), r)
+		p, findings := plan.Parse(source, nil)
+		if p != nil {
+			findings = plan.Check(p, env)
+		}
+		if plan.HasErrors(findings) {
+			continue
+		}
+		n++
+		c := &cutRun{t: t, base: base, env: env, source: source, account: budget.NewAccount(budget.NewMemory(nil))}
+		c.whole, _ = c.run(nil)
+		for _, rec := range c.whole.records {
+			if commit, ok := rec.Body.(*journal.NodeCommitted); ok && commit.FailureType == "budget/exceeded" {
+				kept++
+			}
+		}
+		if c.assertReplays(c.whole); t.Failed() {
+			t.Fatalf("seed %d\n%s", seed, source)
+		}
+	}
+	assert.Positive(t, kept, "kept failures of budgets")
+}
+
+// withBudgets gives calls a budget of one or two attempts, and lets half of them keep their
+// failure.
+func withBudgets(source edn.Value, r *rand.Rand) edn.Value {
+	out, err := source.Walk(nil, func(v edn.Value) edn.Value {
+		if v.Kind() != edn.KindMap || !edn.Equal(v.Key("op"), edn.K("call")) {
+			return v
+		}
+		d := v.Key("dispatch").AssocKey("retry", edn.MustRead("{:same-cap-max 1 :fallback-max 2}"))
+		if r.IntN(2) == 0 {
+			d = d.AssocKey("allow-failure?", edn.Bool(true))
+		}
+		return v.AssocKey("dispatch", d).AssocKey("budget", edn.MustMap(edn.K("max-attempts"), edn.Int(int64(1+r.IntN(2)))))
+	})
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
 // inParallel turns half of the calls with several candidates into tournaments, and gives
 // half of the calls repair rounds.
 func inParallel(source edn.Value, r *rand.Rand) edn.Value {
@@ -106,6 +159,8 @@ type cutRun struct {
 	env    plan.Env
 	source edn.Value
 	whole  ran
+
+	account *budget.Account // of the first run; nil: it has no budgets
 }
 
 // world answers in the same way whichever host asks, and at whichever attempt.
@@ -134,6 +189,7 @@ func (c *cutRun) run(first []journal.Record) (r ran, w *dispatchtest.World) {
 		recorder.Continue(h.Last)
 		task.Started, task.Past = nil, h
 	}
+	task.Account = c.account
 	r.Outcome = c.evaluate(w, task, recorder)
 	r.records, _ = mem.Records("run_test") // never fails
 	return r, w

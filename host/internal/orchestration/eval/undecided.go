@@ -10,10 +10,12 @@ import (
 )
 
 // Undecided is a node whose call may have had its effect, and must not be made
-// again without a decision.
+// again without a decision. If Lacks is set, the call was not made: Lacks is the reason
+// for which the present configuration cannot make it.
 type Undecided struct {
-	Path edn.Value
-	Node string
+	Path  edn.Value
+	Node  string
+	Lacks *contract.Error
 }
 
 // undecided holds the nodes of a run that wait for a decision. The other nodes continue

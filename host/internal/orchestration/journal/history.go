@@ -304,6 +304,48 @@ func (h *History) AskedOnce(call edn.Value) bool {
 	return false
 }
 
+// Done reports whether nothing of the node at a path is executed again: it is committed or
+// was skipped, its call is not made by decision, or it is part of a committed node.
+func (h *History) Done(path []edn.Value) bool {
+	if h == nil {
+		return false
+	}
+	at := edn.Vector(path...)
+	p := h.At(at)
+	return p != nil && (p.IsCommitted() || p.Skipped || p.decidedAgainst()) || h.Within(at)
+}
+
+// decidedAgainst reports whether the call of the place is not made by decision.
+func (p *Place) decidedAgainst() bool {
+	if len(p.Attempts) == 0 {
+		return false
+	}
+	d := p.Attempts[len(p.Attempts)-1].Decided
+	return d != nil && d.Choice != DecisionRetry
+}
+
+// Unknown returns a question about each call of class once that is not committed and may
+// have had its effect, and about which no decision is recorded. They are sorted by path.
+func (h *History) Unknown() []Question {
+	var out []Question
+	for _, p := range h.places {
+		if p.IsCommitted() || p.Failed != nil || h.Within(p.path) || !slices.ContainsFunc(p.Attempts, (*Tried).unknown) {
+			continue
+		}
+		last := p.Attempts[len(p.Attempts)-1] // decisions apply to it
+		if last.Decided == nil {
+			out = append(out, last.question(p))
+		}
+	}
+	slices.SortFunc(out, func(a, b Question) int { return ComparePaths(a.Path, b.Path) })
+	return out
+}
+
+// question returns the question about an attempt at a place.
+func (t *Tried) question(p *Place) Question {
+	return Question{Path: p.path, Node: p.Node, Attempt: t.Started.Attempt, CapID: t.Started.CapID, EffectKey: t.Started.EffectKey}
+}
+
 // isHostCall reports whether a step of a path is a request of a plugin.
 func isHostCall(step edn.Value) bool {
 	s, ok := step.AsString()
@@ -508,6 +550,15 @@ func (p *Place) Ended() bool {
 
 // IsCommitted reports whether the commit of the node is recorded.
 func (p *Place) IsCommitted() bool { return p != nil && p.Committed != nil }
+
+// unknown reports whether the attempt may have done work that must not be repeated, and
+// its answer is not known. An attempt that waits for people has done nothing.
+func (t *Tried) unknown() bool {
+	if !t.HadEffectOnce() || t.Opened != nil {
+		return false
+	}
+	return t.Lost || t.Forgotten || t.Finished.Outcome == OutcomeUnknown
+}
 
 // HadEffectOnce reports whether the attempt did, or may have done, work that must
 // not be repeated.

@@ -228,11 +228,17 @@ func (q Question) good() bool {
 }
 
 // RunSuspended ends an epoch of a run that continues only after a decision about each
-// open question. Why is an error type.
+// open question. Why is an error type. Err is set if Why is WhyNotReady: what is left of
+// the run does not fit the configuration of the host that resumed it.
 type RunSuspended struct {
 	Why  string
 	Open []Question
+	Err  *contract.Error
 }
+
+// WhyNotReady is the Why of a run that is suspended because the configuration lacks
+// something that its remaining nodes need.
+const WhyNotReady = "runtime/not-ready"
 
 // Kind implements Body.
 func (*RunSuspended) Kind() Kind { return KindRunSuspended }
@@ -243,6 +249,8 @@ var runSuspended = kindOf(KindRunSuspended, false,
 	keyword("why", func(x *RunSuspended) *string { return &x.Why }),
 	list("open", `[:vector [:map {:closed true} [:path :any] [:node :string] [:attempt :int] [:cap/id :keyword] [:effect/key :string]]]`,
 		func(x *RunSuspended) *[]Question { return &x.Open }, Question.Value, questionFrom, Question.good),
+	failure("error", func(x *RunSuspended) **contract.Error { return &x.Err }).
+		needed("why is runtime/not-ready", func(x *RunSuspended) bool { return x.Why == WhyNotReady }),
 )
 
 // CancelRequested records a request to cancel the run.

@@ -316,9 +316,9 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		}
 		return end
 	case status == "suspended":
-		return suspendedText(v.Key("suspended"), id)
+		return c.suspendedText(v.Key("suspended"), id)
 	case v.HasKey("interrupts") && (status == "running" || status == "waiting"):
-		return "\n" + interruptsText(v.Key("interrupts"), id)
+		return "\n" + interruptsText(v.Key("interrupts"), id, false)
 	case status == "running" || status == "waiting":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)
 	case status == "open" && there:
@@ -332,16 +332,22 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 }
 
 // suspendedText returns what a suspended run waits for.
-func suspendedText(v edn.Value, id string) string {
+func (c *command) suspendedText(v edn.Value, id string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nit is suspended, since %s ago, with :%s\n", since(v.Key("at")), plain(v.Key("why")))
-	decide := ""
+	decide, once := "", ""
+	if v.HasKey("error") {
+		e := onCommandLine(contract.ErrorFromValue(v.Key("error"), contract.SourceHost))
+		b.WriteString("what is left of it does not fit the configuration of the daemon:\n" +
+			diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n")
+		once = ", once the configuration has what is missing"
+	}
 	for q := range v.Key("open").Elems() {
 		fmt.Fprintf(&b, "  node %s at %s: did attempt %s of :%s do its work?\n", plain(q.Key("node")), q.Key("path"), q.Key("attempt"),
 			plain(q.Key("cap/id")))
 		decide += " \\\n    --decide " + plain(q.Key("node")) + "=retry"
 	}
-	fmt.Fprintf(&b, "\nto continue it:\n  ferment runs resume %s%s\n", id, decide)
+	fmt.Fprintf(&b, "\nto continue it%s:\n  ferment runs resume %s%s\n", once, id, decide)
 	if decide != "" {
 		b.WriteString("skip-as-done and fail are the other decisions. ")
 	}

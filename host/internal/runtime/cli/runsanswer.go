@@ -41,7 +41,7 @@ func (c *command) runsInterruptsCommand() *cobra.Command {
 				}
 				text := "no open questions\n"
 				if open.Len() > 0 {
-					text = interruptsText(open, plain(run))
+					text = interruptsText(open, plain(run), plain(v.Key("run").Key("status")) == "suspended")
 				}
 				_, err = io.WriteString(c.env.Stdout, display.Shown(c.env.Stdout, text))
 				return err
@@ -62,7 +62,7 @@ func allInterruptsText(open edn.Value) string {
 		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s: %s\n%s", plain(run), plain(open[0].Key("intent")), interruptsText(edn.Vector(open[:n]...), plain(run)))
+		fmt.Fprintf(&b, "%s: %s\n%s", plain(run), plain(open[0].Key("intent")), interruptsText(edn.Vector(open[:n]...), plain(run), false))
 		open = open[n:]
 	}
 	if b.Len() == 0 {
@@ -71,8 +71,9 @@ func allInterruptsText(open edn.Value) string {
 	return b.String()
 }
 
-// interruptsText returns the open questions of a run, and how to answer them.
-func interruptsText(open edn.Value, run string) string {
+// interruptsText returns the open questions of a run, and how to answer them. A suspended run takes
+// no answer before it is resumed.
+func interruptsText(open edn.Value, run string, suspended bool) string {
 	var b strings.Builder
 	b.WriteString("it asks people:\n")
 	for i := range open.Elems() {
@@ -88,6 +89,9 @@ func interruptsText(open edn.Value, run string) string {
 		}
 	}
 	first, _ := open.Nth(0)
+	if suspended {
+		fmt.Fprintf(&b, "\nit is suspended; to continue it, before an answer:\n  ferment runs resume %s\n", run)
+	}
 	fmt.Fprintf(&b, "\nto answer:\n  ferment runs answer %s %s '{...}'\n", run, plain(first.Key("interrupt")))
 	return b.String()
 }

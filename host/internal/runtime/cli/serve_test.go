@@ -391,6 +391,17 @@ func TestServeExitCodes(t *testing.T) {
 	}
 }
 
+// JRN-005: a daemon whose disk fails while it makes the tables of a new journal ends with the exit
+// code of a disk.
+func TestServeWithoutSpaceForTables(t *testing.T) {
+	t.Parallel()
+	for _, size := range []string{"120", "200", "400"} { // in units of the shell, 512 or 1024 bytes
+		w := newWorld(t, "ferment.hcl", testProfile+onDisk)
+		got := w.shell("ulimit -f " + size + "; exec ferment serve")
+		assert.Equal(t, 74, got.code, "%s: %s", size, got.stderr)
+	}
+}
+
 // OPS-002: an act without a daemon names the data directory that cannot be created, and the setting.
 func TestActWithoutADataDirectory(t *testing.T) {
 	t.Parallel()

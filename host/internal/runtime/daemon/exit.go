@@ -90,7 +90,7 @@ func ExitCode(err error) int {
 		return ExitLocked
 	case errors.Is(err, errJournalFailed):
 		return ExitIO
-	case broken(err), errors.Is(err, contract.OfType("journal/full")):
+	case broken(err), store.DiskFailed(err), errors.Is(err, contract.OfType("journal/full")):
 		return ExitIO
 	case errors.Is(err, fs.ErrPermission):
 		return ExitPermission

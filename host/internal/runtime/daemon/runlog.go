@@ -29,7 +29,7 @@ func traceFields(c spans.Context) []any {
 	return []any{"trace", hex.EncodeToString(c.Trace[:]), "span", hex.EncodeToString(c.Span[:])}
 }
 
-// runEnded logs the failure of a run, and at level debug also the failures of its attempts.
+// runEnded logs the failure of a run, and that it waits for another configuration. It logs the failures of its attempts too, at level debug.
 func (d *Daemon) runEnded(run *act.Run) {
 	log := d.log.Named("runs")
 	if !log.IsInfo() {
@@ -40,6 +40,12 @@ func (d *Daemon) runEnded(run *act.Run) {
 		return
 	}
 	accepted, begun := records[0].Body.(*journal.RunAccepted)
+	if s, ok := records[len(records)-1].Body.(*journal.RunSuspended); ok && begun && s.Why == journal.WhyNotReady {
+		last := records[len(records)-1]
+		log.Warn("a run is suspended: what is left of it does not fit the configuration", append(
+			append(aboutRun(last.Run, last.Epoch, accepted), d.errorFields(s.Err)...),
+			"next", fmt.Sprintf("restore what is missing, then `ferment runs resume %s`", last.Run))...)
+	}
 	end, ended := records[len(records)-1].Body.(*journal.RunFinished)
 	if !begun || !ended {
 		return

@@ -134,6 +134,9 @@ func (j *Runs) unexecuted(ctx context.Context, change string, run store.Run) *co
 	switch {
 	case err != nil:
 		return Failure(err)
+	case run.State == "suspended" && j.Live != nil:
+		return refused("it is suspended, and goes on only when it is resumed").WithHint(fmt.Sprintf(
+			"\"ferment runs show %s\" says why it is suspended, \"ferment runs resume %[1]s\" continues it", run.ID))
 	case mine || run.State != "open":
 		return refused("it is %s, but no daemon executes it", run.State).
 			WithHint("read the log of the daemon, which says why it was not resumed")

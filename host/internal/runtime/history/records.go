@@ -85,7 +85,7 @@ func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contra
 
 // names reports whether a record of a run refers to the value with a hash.
 func (j *Runs) names(ctx context.Context, run store.Run, hash string) (found bool, _ error) {
-	records := &pages{store: j.Store, run: run.ID}
+	records := &pages{store: j.Store, run: run.ID, most: run.Records}
 	for !found {
 		page, err := records.Page(ctx)
 		if err != nil || len(page) == 0 {
@@ -118,7 +118,7 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 		if j.Live != nil {
 			defer j.Live.Reading(run.ID)()
 		}
-		var records journal.Reader = &pages{store: j.Store, run: run.ID}
+		var records journal.Reader = &pages{store: j.Store, run: run.ID, most: run.Records}
 		if run.State == "open" {
 			records = j.Store.Follow(run.ID, 0)
 		}
@@ -136,17 +136,22 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 	}, nil
 }
 
-// pages reads the records of a run that does not grow, one page at a time, so that a slow reader
-// does not keep more of them in memory (RUN-040).
+// pages reads the records that a run had when it ended or was suspended, one page at a time, so that
+// a slow reader does not keep more of them in memory (RUN-040). Records of a run that is continued
+// meanwhile are not read: the last one would be any of them, and not the end (RUN-043).
 type pages struct {
 	store *store.Store
 	run   string
 	last  int // number of the last record that was returned
+	most  int // number of the last record
 }
 
 // Page implements journal.Reader.
 func (p *pages) Page(ctx context.Context) ([]journal.Record, error) {
-	page, err := p.store.Read(ctx, p.run, p.last, pageRecords)
+	if p.last >= p.most {
+		return nil, nil
+	}
+	page, err := p.store.Read(ctx, p.run, p.last, min(pageRecords, p.most-p.last))
 	if len(page) > 0 {
 		p.last = page[len(page)-1].Seq
 	}

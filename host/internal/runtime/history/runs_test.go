@@ -702,6 +702,24 @@ func TestWatches(t *testing.T) {
 	assert.Equal(t, "stream/gone", typeOf(err))
 }
 
+// RUN-043: a reader of a failed run gets its end, also if the run is continued while it reads.
+func TestWatchesAFailedRunThatGoesOn(t *testing.T) {
+	j, _ := owners(t)
+	watch, err := j.Watch(t.Context(), lostRun, 3)
+	require.Nil(t, err)
+	again := &runScript{t: t, to: j.Store, run: lostRun, at: recordedAt.Add(2 * time.Hour), seq: 7, epoch: 2}
+	again.put(&journal.RunResumed{Host: "here", Boot: "2", Config: edn.Hash(edn.Int(1)), Was: edn.Hash(edn.Int(1)), Why: journal.ResumedKey,
+		DeadlineAt: recordedAt.Add(3 * time.Hour)})
+	var names []string
+	require.NoError(t, watch(t.Context(), func(events []journal.Event) error {
+		for _, e := range events {
+			names = append(names, e.Name)
+		}
+		return nil
+	}))
+	assert.Equal(t, []string{"attempt", "attempt", "failed", "finished"}, names)
+}
+
 // RUN-040: a finished run is read in pages.
 func TestWatchesPages(t *testing.T) {
 	j, script := owners(t)

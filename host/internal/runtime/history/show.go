@@ -52,11 +52,15 @@ func (j *Runs) Show(ctx context.Context, name string, with httpapi.RunParts) (ed
 			for i, q := range body.Open {
 				open[i] = q.Value()
 			}
-			b.Key("suspended", edn.MustMap(
+			suspended := edn.MustMap(
 				edn.K("at"), journal.Instant(rec.At),
 				edn.K("why"), edn.K(body.Why),
 				edn.K("open"), edn.Vector(open...),
-			))
+			)
+			if body.Err != nil {
+				suspended = suspended.AssocKey("error", body.Err.Value())
+			}
+			b.Key("suspended", suspended)
 		case *journal.RunFinished:
 			if i < len(records)-1 {
 				continue // the run was reopened
