@@ -55,6 +55,7 @@ type flight struct {
 	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped   *contract.Error          // the error of a suspended run; else nil
+	barred    *contract.Error          // its caller may not act any more; nil: it may
 	replay    bool
 	recalled  bool            // its past costs are counted
 	raised    bool            // its budget may be above that of its intent
@@ -173,6 +174,7 @@ var resumeSteps = []step{
 	{"resume", always(recordResumed)},
 	{"settle", always(settleLost)},
 	{"replay", always(endReplay)},
+	{"stand", always(stand)},
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},

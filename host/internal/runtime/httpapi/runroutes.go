@@ -246,12 +246,20 @@ func audited(
 		if err := row.recordable(control); err != nil {
 			return edn.Nil(), err
 		}
+		logged := x.query
+		if form := x.route.Body; form != nil {
+			if body, wrong := x.input(form.Schema); wrong == nil { // else do fails
+				for key, part := range body.Entries() {
+					logged = logged.Assoc(key, part)
+				}
+			}
+		}
 		v, err := do(x, r)
 		control.Audit(AuditEntry{
 			Action:      "admin/" + action,
 			Principal:   x.who.Name,
 			Address:     x.client(),
-			Input:       x.query.AssocKey("run", edn.Text(x.run)),
+			Input:       row.input(logged.AssocKey("run", edn.Text(x.run)), v),
 			Err:         row.unquoted(err),
 			TraceParent: x.traceParent(),
 			Access:      x.decisions,
