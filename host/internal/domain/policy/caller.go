@@ -340,6 +340,10 @@ func (a *Access) PriorityDenied(priority int, c Caller) *contract.Error {
 	if a == nil || priority <= 0 {
 		return nil
 	}
+	return a.priorityDenied(priority, c)
+}
+
+func (a *Access) priorityDenied(priority int, c Caller) *contract.Error {
 	most := 0
 	denied := c.denied(func(c *Caller) bool {
 		most = a.highest(c)

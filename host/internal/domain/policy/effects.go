@@ -53,12 +53,18 @@ func (e *Effects) Grant(c Caller) *Grant {
 	if e == nil {
 		return g
 	}
-	for p := range c.Each() {
-		for _, r := range p.Roles {
-			g.scopes = MeetAll(g.scopes, e.Roles[r])
-		}
-	}
+	g.narrow(&c)
 	return g
+}
+
+// narrow narrows the scopes to those of the roles of a caller.
+func (g *Grant) narrow(c *Caller) {
+	for _, r := range c.Roles {
+		g.scopes = MeetAll(g.scopes, g.effects.Roles[r])
+	}
+	for i := range c.Also {
+		g.narrow(&c.Also[i])
+	}
 }
 
 // Need describes a call with effects.

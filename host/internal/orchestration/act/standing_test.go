@@ -25,7 +25,9 @@ func adminsWrite(c *act.Config) {
 	c.Effects.Rules["fs/write"] = policy.Rule{Any: []string{policy.RoleAdmin, "role/writer"}}
 }
 
-func named(name string, roles ...string) *policy.Caller { return &policy.Caller{Name: name, Roles: roles} }
+func named(name string, roles ...string) *policy.Caller {
+	return &policy.Caller{Name: name, Roles: roles}
+}
 
 // standing has the rights that the owner of the recorded run has now.
 func standing(now *policy.Caller, gone *contract.Error) func(*act.Config) {
