@@ -137,6 +137,7 @@ func runRoutes() []Route {
 			Answers: []Answer{
 				{200, "the run goes on", "answer/resumed"},
 				{409, "the run is neither suspended nor failed with a retryable error, or a decision is missing", "envelope/response"},
+				{410, "the values of the run were purged", "envelope/response"},
 				{422, "a decision does not fit", "envelope/response"},
 			},
 		},
