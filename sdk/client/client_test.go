@@ -25,8 +25,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A token or a key that no header can have is refused before anything is sent: the daemon is not the
-// cause, and a second attempt has the same end.
+// A token or a key that no header can have is refused before anything is sent: the daemon is not
+// the cause, and a second attempt has the same end.
 func TestTextsThatNoHeaderCanHave(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }))
 	defer server.Close()

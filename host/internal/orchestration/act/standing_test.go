@@ -36,8 +36,8 @@ func standing(now *policy.Caller, gone *contract.Error) func(*act.Config) {
 	}
 }
 
-// JRN-051, AUTH-003, FX-002: a call that a replay makes must be permitted to the caller that replays,
-// with the limits of its credential, and to the owner of the recorded run as it is now.
+// JRN-051, AUTH-003, FX-002: a call that a replay makes must be permitted to the caller that
+// replays, with the limits of its credential, and to the owner of the recorded run as it is now.
 func TestFillIsPermittedToBoth(t *testing.T) {
 	locked := contract.Errorf("auth/forbidden", "the user is locked")
 	limited := func(n policy.Narrowing) *policy.Caller {
@@ -161,6 +161,48 @@ func TestResumeIsPermittedToTheOwnerNow(t *testing.T) {
 			require.NotNil(t, end.Err)
 			assert.Equal(t, tc.failed, end.Err.Type)
 			assert.NotContains(t, called(w), "a/puts")
+		})
+	}
+}
+
+// RUN-022, AUTH-003: a request that continues the failed run of its idempotency key gives the run no
+// right that its own credential does not have, although the run was accepted with more.
+func TestKeyedRunIsPermittedToTheRequest(t *testing.T) {
+	text := ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/flaky]} :input {:prompt "p"} :as :x}
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds]} :input {:prompt {:slot/path [:x :out :by]}}
+	   :effects {:allowed #{:fs/write}} :as :y}]}`, "", `:effects {:allowed #{:fs/write}} `+keyed)
+	for name, tc := range map[string]struct {
+		narrow  *policy.Narrowing
+		refused string
+		calls   bool
+	}{
+		"all rights":     {nil, "", true},
+		"without a role": {&policy.Narrowing{Roles: []string{policy.RoleUser}}, "", false},
+		"another intent": {&policy.Narrowing{Intents: []string{"text/verify"}}, "auth/forbidden", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := reopenWorld(t)
+			kept := newKeeper()
+			s := service(t, w, adminsWrite, func(c *act.Config) { c.Journal, c.Keys = kept, &act.Keys{} })
+			a := by(policy.RoleAdmin, text)
+			first, refused := s.Start(t.Context(), a)
+			require.Nil(t, refused, "%v", refused)
+			<-first.Done()
+			require.Equal(t, "provider/unavailable", finished(t, first.Records()).Err.Type)
+			a.Narrow = tc.narrow
+			again, refused := s.Start(t.Context(), a)
+			if tc.refused != "" {
+				require.NotNil(t, refused)
+				assert.Equal(t, tc.refused, refused.Type)
+				assert.Len(t, kept.runs[first.ID()], len(first.Records()), "the run stays as it was")
+				return
+			}
+			require.Nil(t, refused, "%v", refused)
+			<-again.Done()
+			assert.Equal(t, first.ID(), again.ID())
+			assert.Equal(t, tc.calls, slices.Contains(called(w), "a/adds"))
+			assert.Equal(t, tc.calls, finished(t, again.Records()).Err == nil)
 		})
 	}
 }

@@ -47,9 +47,9 @@ effects {
   :mine/second {:intents #{:mine/pick} :in-schema :req/any :out-schema :res/any :steps [{:value {:text "second"}}]}}}`)
 }
 
-// JRN-051, AUTH-003, AUTH-013, FX-002: an operator that replays the run of an administrator makes no
-// effect that it may not have itself, nor one that the owner may not have any more. The audit trail
-// names both, the mode, the swaps, the effects and the new run.
+// JRN-051, AUTH-003, AUTH-013, FX-002: an operator that replays the run of an administrator makes
+// no effect that it may not have itself, nor one that the owner may not have any more. The audit
+// trail names both, the mode, the swaps, the effects and the new run.
 func TestReplayIsPermittedToItsCaller(t *testing.T) {
 	t.Parallel()
 	w := writing(t)

@@ -359,8 +359,8 @@ func (w *world) logsElsewhere(there func(token string, args ...string) ended, se
 	assert.Equal(w.t, 130, p.wait().code)
 }
 
-// AUTH-002: a password that is not UTF-8 would be stored as another text, with which no caller can log
-// in; one of blanks alone is no password.
+// AUTH-002: a password that is not UTF-8 would be stored as another text, with which no caller can
+// log in; one of blanks alone is refused too.
 func TestPasswordsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	w := answering(t, onDisk+identified)

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// OPS-006: a call that may write and meets a read-only file did not leave its scope: the file system
-// is the cause, and a second call has the same end.
+// OPS-006: a call that may write and meets a read-only file did not leave its scope: the file
+// system is the cause, and a second call has the same end.
 func TestReadOnlyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	tool, ok := effects.ToolNamed("db/exec")
