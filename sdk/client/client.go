@@ -58,7 +58,8 @@ func WithToken(token string) Option { return func(c *Client) { c.token = token }
 func WithTransport(t http.RoundTripper) Option { return func(c *Client) { c.http.Transport = t } }
 
 // New returns a client of the daemon at a URL, such as http://127.0.0.1:7180. It does not
-// connect. The error is invalid-request for an invalid URL, and http/insecure-listener if
+// connect. The error is invalid-request for an invalid URL and for a token that no header
+// can have, such as one with a line feed at its end, and http/insecure-listener if
 // a token would be sent unencrypted to another machine. Redirects are not followed, so
 // that the token reaches only this daemon.
 func New(server string, options ...Option) (*Client, error) {
@@ -75,11 +76,25 @@ func New(server string, options ...Option) (*Client, error) {
 	for _, option := range options {
 		option(c)
 	}
+	if !inHeader(c.token) {
+		return nil, unsendable("the token")
+	}
 	if u.Scheme == "http" && c.token != "" && !loopback(u.Hostname()) {
 		return nil, contract.Errorf("http/insecure-listener", "http to %s would send the token unencrypted", u.Host).
 			WithHint("use https, as the daemon does for other machines")
 	}
 	return c, nil
+}
+
+// inHeader reports whether a header can have the value: it has no line end and no other
+// control character.
+func inHeader(value string) bool {
+	return !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
+func unsendable(what string) error {
+	return contract.Errorf("invalid-request", "%s has a line end or another control character, which a header cannot have", what).
+		WithHint("remove it, for example with strings.TrimSpace from the text of a file")
 }
 
 func loopback(host string) bool {
@@ -159,7 +174,13 @@ func (c *Client) openWith(ctx context.Context, q request, token string) (*http.R
 		return nil, err
 	}
 	for name, values := range q.header {
+		if !inHeader(strings.Join(values, "")) {
+			return nil, unsendable("the value of " + name)
+		}
 		r.Header[name] = values
+	}
+	if !inHeader(token) {
+		return nil, unsendable("the token")
 	}
 	r.Header.Set("Accept", typeEDN)
 	if q.accept != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // A text that is not the URL of a daemon is refused before anything is sent.
@@ -21,6 +22,22 @@ func TestNew(t *testing.T) {
 	} {
 		_, err := client.New(server)
 		require.ErrorIs(t, err, contract.OfType("invalid-request"), server)
+	}
+}
+
+// A token or a key that no header can have is refused before anything is sent: the daemon is not
+// the cause, and a second attempt has the same end.
+func TestTextsThatNoHeaderCanHave(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was sent") }))
+	defer server.Close()
+	for _, text := range []string{"a\n", "a\r\n", "a\nb", "\x00", "a\x7f"} {
+		_, err := client.New(server.URL, client.WithToken(text))
+		require.ErrorIs(t, err, contract.OfType("invalid-request"), "%q", text)
+		c, err := client.New(server.URL, client.WithToken("token"))
+		require.NoError(t, err)
+		_, err = c.Act(t.Context(), edn.MustRead("{:task {:intent :a/b}}"), client.Call{Key: text})
+		require.ErrorIs(t, err, contract.OfType("invalid-request"), "%q", text)
+		assert.False(t, contract.AsError(err).Retryable)
 	}
 }
 

@@ -36,8 +36,20 @@ type Rule struct {
 
 // Permits reports whether the rule permits a caller. why is the deciding part of the rule
 // (any, all, forbidden or empty), or token-roles if only the role limit of the credential
-// denies. It does not allocate.
+// denies. Of a caller with Also, the first principal decides that is denied. It does not
+// allocate.
 func (r *Rule) Permits(c Caller) (ok bool, why string) {
+	ok, why = r.permitsOne(&c)
+	for i := 0; ok && i < len(c.Also); i++ {
+		if also, reason := r.Permits(c.Also[i]); !also {
+			ok, why = false, reason
+		}
+	}
+	return ok, why
+}
+
+// permitsOne is Permits without regard to Also.
+func (r *Rule) permitsOne(c *Caller) (ok bool, why string) {
 	ok, why = r.permits(c.Roles, nil)
 	if !ok || c.Narrow == nil || c.Narrow.Roles == nil {
 		return ok, why

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,6 +19,34 @@ type Caller struct {
 	// Tenant is the name of its tenant; empty: the host itself. A caller with a tenant may
 	// not do operations that affect all tenants, whatever its roles are.
 	Tenant string
+	// Name is that of the principal, as in records. Rules do not use it.
+	Name string
+	// Also are the other principals on whose account an act goes on: the one that replays a
+	// run, or its owner with the roles that it has now. An access is permitted only if it is
+	// permitted to each of them too.
+	Also []Caller
+}
+
+// denied returns the principal, c itself or one of c.Also, to which permits does not permit
+// an access; nil if it is permitted to all.
+func (c *Caller) denied(permits func(*Caller) bool) *Caller {
+	if !permits(c) {
+		return c
+	}
+	for i := range c.Also {
+		if d := c.Also[i].denied(permits); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// Each returns an iterator over the principals of which each must be permitted an access: c
+// and those under Also.
+func (c *Caller) Each() iter.Seq[*Caller] {
+	return func(yield func(*Caller) bool) {
+		c.denied(yield)
+	}
 }
 
 // HostTenant is the tenant of callers without one of their own, in budgets and caches.
@@ -114,6 +143,9 @@ type Decision struct {
 	// Reason is the deciding part of the rule (any, all, forbidden, empty), or no-rule,
 	// open, token-roles, token-operations, token-intents, role-intents or tenant.
 	Reason string
+	// to is the principal under Caller.Also to which the access is denied; nil: the caller
+	// itself.
+	to *Caller
 }
 
 // Value returns the decision as it is written to records: what was decided, the rule and
@@ -131,6 +163,9 @@ func (d Decision) Value() edn.Value {
 func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 	if d.OK {
 		return nil
+	}
+	if d.to != nil {
+		c = *d.to
 	}
 	held := "no role"
 	limited := strings.HasPrefix(d.Reason, "token-")
@@ -187,9 +222,28 @@ type Access struct {
 // ShippedAccess returns the access of a configuration that defines no access rules.
 func ShippedAccess() *Access { return &Access{Operations: ShippedOperationRules()} }
 
-// Operation decides whether a caller may do an operation. It does not allocate. A
-// nil Access permits none.
+// Operation decides whether a caller may do an operation. It does not allocate if the
+// access is permitted. A nil Access permits none.
 func (a *Access) Operation(name string, c Caller) Decision {
+	d := a.operation(name, &c)
+	for i := 0; d.OK && i < len(c.Also); i++ {
+		if also := a.Operation(name, c.Also[i]); !also.OK {
+			d = also.of(&c.Also[i])
+		}
+	}
+	return d
+}
+
+// of returns the decision about a principal under Caller.Also.
+func (d Decision) of(c *Caller) Decision {
+	if d.to == nil {
+		d.to = c
+	}
+	return d
+}
+
+// operation is Operation without regard to Also.
+func (a *Access) operation(name string, c *Caller) Decision {
 	if a == nil {
 		return Decision{What: name, Reason: "no-rule"}
 	}
@@ -198,7 +252,7 @@ func (a *Access) Operation(name string, c Caller) Decision {
 	if !found {
 		return d
 	}
-	d.OK, d.Reason = rule.Permits(c)
+	d.OK, d.Reason = rule.permitsOne(c)
 	if d.OK && c.Tenant != "" && ofHost(name) {
 		d.OK, d.Reason = false, "tenant"
 	}
@@ -226,15 +280,26 @@ func (a *Access) Denied(operation string, c Caller) *contract.Error {
 }
 
 // Intent decides whether a caller may use an intent. A nil Access permits all intents. It
-// does not allocate.
+// does not allocate if the intent is permitted.
 func (a *Access) Intent(name string, c Caller) Decision {
+	d := a.intent(name, &c)
+	for i := 0; d.OK && i < len(c.Also); i++ {
+		if also := a.Intent(name, c.Also[i]); !also.OK {
+			d = also.of(&c.Also[i])
+		}
+	}
+	return d
+}
+
+// intent is Intent without regard to Also.
+func (a *Access) intent(name string, c *Caller) Decision {
 	d := Decision{What: name, OK: true, Reason: "open"}
 	if a == nil {
 		return d
 	}
 	if rule, found := a.Intents.For(name); found {
 		d.Rule = rule
-		if d.OK, d.Reason = rule.Permits(c); !d.OK {
+		if d.OK, d.Reason = rule.permitsOne(c); !d.OK {
 			return d
 		}
 	}
@@ -254,7 +319,7 @@ func (a *Access) IntentDenied(name string, c Caller) *contract.Error {
 }
 
 // roleFor reports whether the caller has a role whose RoleIntents permit the intent.
-func (a *Access) roleFor(name string, c Caller) bool {
+func (a *Access) roleFor(name string, c *Caller) bool {
 	if len(a.RoleIntents) == 0 {
 		return true
 	}
@@ -275,18 +340,32 @@ func (a *Access) PriorityDenied(priority int, c Caller) *contract.Error {
 	if a == nil || priority <= 0 {
 		return nil
 	}
+	return a.priorityDenied(priority, c)
+}
+
+func (a *Access) priorityDenied(priority int, c Caller) *contract.Error {
 	most := 0
+	denied := c.denied(func(c *Caller) bool {
+		most = a.highest(c)
+		return priority <= most
+	})
+	if denied == nil {
+		return nil
+	}
+	c = *denied
+	return contract.Errorf("policy/blocked", "the priority %d is above %d, the highest for the roles %s", priority, most, edn.Keywords(c.Roles...)).
+		WithDetail("max-priority", edn.Int(int64(most))).
+		WithHint("ask with a lower priority, or raise role { max_priority } in ferment.hcl")
+}
+
+// highest returns the highest priority of the acts of one principal.
+func (a *Access) highest(c *Caller) (most int) {
 	for _, role := range c.Roles {
 		if c.Narrow == nil || c.Narrow.Roles == nil || slices.Contains(c.Narrow.Roles, role) {
 			most = max(most, a.priorityOf(role))
 		}
 	}
-	if priority <= most {
-		return nil
-	}
-	return contract.Errorf("policy/blocked", "the priority %d is above %d, the highest for the roles %s", priority, most, edn.Keywords(c.Roles...)).
-		WithDetail("max-priority", edn.Int(int64(most))).
-		WithHint("ask with a lower priority, or raise role { max_priority } in ferment.hcl")
+	return most
 }
 
 func (a *Access) priorityOf(role string) int {

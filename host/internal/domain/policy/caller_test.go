@@ -376,3 +376,67 @@ func TestNarrowingIsReadAsWritten(t *testing.T) {
 		assert.Equal(t, n, policy.ReadNarrowing(n.Value()))
 	}
 }
+
+// AUTH-010, AUTH-003: an access is permitted to a caller with further principals if it is permitted
+// to each of them alone; a denial is that of the first that may not.
+func TestAlsoIsEachAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		access, all := drawAccess(t), make([]policy.Caller, 3)
+		for i := range all {
+			all[i] = policy.Caller{Roles: subset(t, someRoles, "roles"), Narrow: drawNarrow(t)}
+		}
+		joint := all[0]
+		joint.Also = all[1:]
+		operation := rapid.SampledFrom(someOperations).Draw(t, "operation")
+		intent := rapid.SampledFrom(someIntents).Draw(t, "intent")
+		effects := &policy.Effects{Rules: policy.Rules{"fs/write": drawRule(t)}}
+		effects.Host = policy.Scopes{{Effect: "fs/write"}}
+		effects.Host[0].Scope.Enabled.V = true
+		for what, decide := range map[string]func(policy.Caller) *contract.Error{
+			"operation": func(c policy.Caller) *contract.Error {
+				return access.Operation(operation, c).Refusal("auth/forbidden", "operation", c)
+			},
+			"intent":   func(c policy.Caller) *contract.Error { return access.IntentDenied(intent, c) },
+			"priority": func(c policy.Caller) *contract.Error { return access.PriorityDenied(3, c) },
+			"effect": func(c policy.Caller) *contract.Error {
+				if effects.Grant(c).Admits("fs/write") {
+					return nil
+				}
+				return contract.Errorf("auth/forbidden-effect", "not permitted")
+			},
+		} {
+			var want *contract.Error
+			for i := range all {
+				if want == nil {
+					want = decide(all[i])
+				}
+			}
+			got := decide(joint)
+			require.Equal(t, want == nil, got == nil, what)
+			if want != nil {
+				require.Equal(t, want.Error(), got.Error(), what)
+			}
+		}
+	})
+}
+
+// FX-002: the hint about an effect that only the limit of a token denies names the limit: the rule
+// permits the effect already.
+func TestHintOfNarrowedEffects(t *testing.T) {
+	e := &policy.Effects{Rules: policy.ShippedEffectRules()}
+	need := policy.Need{
+		Capability: &registry.Capability{Capability: contract.Capability{ID: "fs/write-file", Effects: []string{"fs/write"}}},
+		Layer:      &policy.Layer{Effects: policy.Of([]string{"fs/write"}, policy.Origin{})},
+	}
+	caller := policy.Caller{Roles: []string{policy.RoleAdmin, policy.RoleUser}}
+	caller.Narrow = &policy.Narrowing{Roles: []string{policy.RoleUser}}
+	_, err := e.Grant(caller).Decide(need)
+	require.NotNil(t, err)
+	assert.Equal(t, ":token-roles", err.Details.Key("reason").String())
+	assert.NotContains(t, err.Hint, "ferment.hcl")
+	caller.Narrow = nil
+	caller.Roles = caller.Roles[1:]
+	_, err = e.Grant(caller).Decide(need)
+	require.NotNil(t, err)
+	assert.Contains(t, err.Hint, "ferment.hcl")
+}

@@ -46,17 +46,25 @@ type Grant struct {
 }
 
 // Grant computes the permissions of a caller. The result can be reused for a
-// whole run. All roles that the caller holds narrow its scopes, also those that
-// its credential leaves out.
+// whole run. All roles that the caller and those under Also hold narrow its scopes, also
+// roles that a credential leaves out.
 func (e *Effects) Grant(c Caller) *Grant {
 	g := &Grant{effects: e, caller: c}
 	if e == nil {
 		return g
 	}
-	for _, r := range c.Roles {
-		g.scopes = MeetAll(g.scopes, e.Roles[r])
-	}
+	g.narrow(&c)
 	return g
+}
+
+// narrow narrows the scopes to those of the roles of a caller.
+func (g *Grant) narrow(c *Caller) {
+	for _, r := range c.Roles {
+		g.scopes = MeetAll(g.scopes, g.effects.Roles[r])
+	}
+	for i := range c.Also {
+		g.narrow(&c.Also[i])
+	}
 }
 
 // Need describes a call with effects.
@@ -187,14 +195,21 @@ func (g *Grant) access(effect, by string) *contract.Error {
 	if ok {
 		return nil
 	}
-	held := "none"
-	if roles := g.Caller().Roles; len(roles) > 0 {
-		held = edn.Keywords(roles...).String()
+	held, caller := "none", g.Caller()
+	denied := caller.denied(func(c *Caller) bool { ok, _ := rule.permitsOne(c); return ok })
+	if denied == nil { // there is no rule
+		denied = &caller
 	}
-	return contract.Errorf("auth/forbidden-effect",
+	if len(denied.Roles) > 0 {
+		held = edn.Keywords(denied.Roles...).String()
+	}
+	err := contract.Errorf("auth/forbidden-effect",
 		":%s needs the effect :%s, which is not permitted to the caller (roles: %s)", by, effect, held).
-		WithDetail("effect", edn.K(effect)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why)).
-		WithHint("permit it with effects { rule \"" + effect + "\" { any = [...] } } in ferment.hcl")
+		WithDetail("effect", edn.K(effect)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why))
+	if why == "token-roles" {
+		return err.WithHint("the token is limited to the roles " + edn.Keywords(denied.Narrow.Roles...).String() + "; use one without this limit")
+	}
+	return err.WithHint("permit it with effects { rule \"" + effect + "\" { any = [...] } } in ferment.hcl")
 }
 
 func (g *Grant) rule(effect string) (r Rule, why string, ok bool) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
@@ -21,13 +22,15 @@ import (
 // each open question, and a failed run takes none. Cancel, if set, cancels the run
 // instead. By is the principal that continues a failed run. Lasts is the new time limit
 // of a failed run; 0: the limit with which it was accepted. TraceParent is the trace
-// context of the caller that resumes; empty: none.
+// context of the caller that resumes; empty: none. What the run does must be permitted to
+// Also, in addition to its caller.
 type Resumption struct {
 	Why       string
 	Decisions []Decision
 	Cancel    *journal.CancelRequested
 	By        string
 	Lasts     time.Duration
+	Also      []policy.Caller
 
 	TraceParent string
 }

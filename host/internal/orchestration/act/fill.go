@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Fill holds the recorded run that an act replays in fill mode, and the options of the
@@ -14,7 +15,20 @@ import (
 type Fill struct {
 	dispatch.Fill
 	run  string
+	by   string
 	past *journal.History
+}
+
+// Filling is how a run is replayed in fill mode, and on whose account.
+type Filling struct {
+	dispatch.Fill
+	// By is the caller that replays the run; nil: the owner of this process. Decisions are the
+	// access decisions that admitted its request.
+	By        *policy.Caller
+	Decisions []edn.Value
+	// Imported marks a run of another host. Its caller has no account here, so that its
+	// recorded roles apply.
+	Imported bool
 }
 
 // Fill returns the act that replays a finished run as a new run (JRN-051). An attempt at
@@ -24,10 +38,14 @@ type Fill struct {
 // are made. A recorded attempt costs the new run nothing. Caller, request and seed are
 // those of the recorded run.
 //
-// The error is run/not-resumable for a run that is not finished, cap/not-found if a
+// What the new run does must be permitted to two principals: to the caller of the recorded
+// run with the roles that it has now, and to how.By. The limits of both credentials apply.
+//
+// The error is run/not-resumable for a run that is not finished, auth/forbidden if the
+// caller of the recorded run may not act any more, cap/not-found if a
 // replacement in how.Swap is unknown, and invalid-request if the replaced capability was
 // not a candidate in the run or the replacement does not serve its intent.
-func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) (Act, *contract.Error) {
+func (s *Service) Fill(run string, records []journal.Record, how Filling) (Act, *contract.Error) {
 	past, err := replayable(run, records)
 	if err != nil {
 		return Act{}, err
@@ -52,17 +70,21 @@ func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) 
 				WithHint("`ferment runs show " + run + "` lists the candidates")
 		}
 	}
-	accepted := past.Accepted
-	return Act{
-		Request:       unqueued(accepted),
-		Principal:     accepted.Principal,
-		PrincipalType: accepted.PrincipalType,
-		Roles:         accepted.Roles,
-		Narrow:        policy.ReadNarrowing(accepted.Narrow),
-		Tenant:        accepted.Tenant,
-		Dir:           accepted.Dir,
-		Fill:          &Fill{Fill: how, run: run, past: past},
-	}, nil
+	a := recordedAct(past.Accepted)
+	if !how.Imported {
+		now, err := s.standing(past.Accepted)
+		if err != nil {
+			return Act{}, err
+		}
+		if now != nil { // a new run has the rights that its caller has now, also new ones
+			a.Roles, a.Tenant = now.Roles, now.Tenant
+		}
+	}
+	a.Fill = &Fill{Fill: how.Fill, run: run, past: past}
+	if how.By != nil {
+		a.Also, a.Decisions, a.Fill.by = []policy.Caller{*how.By}, how.Decisions, how.By.Name
+	}
+	return a, nil
 }
 
 // considers reports whether a record names a capability as a candidate.

@@ -31,7 +31,7 @@ func filled(t *testing.T, s *act.Service, records []journal.Record, how dispatch
 	for i, rec := range records {
 		before[i] = rec.Value().String()
 	}
-	a, refused := s.Fill(id, records, how)
+	a, refused := s.Fill(id, records, act.Filling{Fill: how})
 	require.Nil(t, refused, "%v", refused)
 	run, refused := s.Start(t.Context(), a)
 	require.Nil(t, refused, "%v", refused)
@@ -170,7 +170,7 @@ func TestFillLaws(t *testing.T) {
 		records := run(serve(world()), request(ownPlan(`{:nodes [`+nodes+`]}`, "", "")))
 		w := world()
 		s := serve(w)
-		a, refused := s.Fill(records[0].Run, records, dispatch.Fill{})
+		a, refused := s.Fill(records[0].Run, records, act.Filling{})
 		if refused != nil {
 			t.Fatal(refused)
 		}
@@ -462,7 +462,7 @@ func TestFillRefuses(t *testing.T) {
 		"unknown capability": {records, map[string]string{"a/one": "a/nobody"}, "cap/not-found"},
 		"no candidate":       {records, map[string]string{"a/down": "a/one"}, "invalid-request"},
 	} {
-		_, refused := s.Fill(tc.records[0].Run, tc.records, dispatch.Fill{Swap: tc.swap})
+		_, refused := s.Fill(tc.records[0].Run, tc.records, act.Filling{Fill: dispatch.Fill{Swap: tc.swap}})
 		if assert.NotNil(t, refused, name) {
 			assert.Equal(t, tc.want, refused.Type, name)
 		}

@@ -101,6 +101,9 @@ func attach(f *flight) *contract.Error {
 		return nil
 	}
 	c := &f.service.config
+	if err := c.Access.IntentDenied(f.request.Intent, f.act.caller()); err != nil {
+		return err // another credential of the principal may have had the intent
+	}
 	finder, ok := c.Journal.(KeyFinder)
 	if !ok || c.Keys == nil {
 		return contract.Errorf("db/not-configured", "this host keeps no idempotency keys: its runs are in memory").

@@ -198,14 +198,20 @@ func (f *flight) unread() *contract.Error {
 	return err.WithHint("leave it out, or name a slot that the plan reads")
 }
 
+// planEnv returns the environment in which the plan is checked. A replay has no grant in
+// it: an effect whose call is recorded does not happen again, and one that would is checked
+// before its call.
 func (f *flight) planEnv() plan.Env {
-	s := f.service
+	s, grant := f.service, f.grant
+	if f.act.Fill != nil {
+		grant = nil
+	}
 	return plan.Env{
 		Registry:  s.config.Registry,
 		Unchecked: f.unchecked,
 		Policies:  s.config.Policies,
 		Request:   *f.layer,
-		Grant:     f.grant,
+		Grant:     grant,
 		Budgets:   s.config.Budgets,
 		Prompts:   s.config.Prompts,
 		Outer:     func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
@@ -486,7 +492,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		rec.SessionOwner, rec.SessionCreated = f.session.Owner, f.session.Created
 	}
 	if fill := a.Fill; fill != nil {
-		rec.ReplayOf, rec.ReplayMode = fill.run, journal.ReplayFill
+		rec.ReplayOf, rec.ReplayMode, rec.ReplayBy = fill.run, journal.ReplayFill, fill.by
 	}
 	return rec
 }

@@ -64,7 +64,11 @@ func (f *flight) earlier() *journal.RunAccepted {
 // recallRaise restores the decision about budget/raise from the record of acceptance.
 func (f *flight) recallRaise(accepted *journal.RunAccepted) {
 	i := slices.IndexFunc(accepted.Access, func(d edn.Value) bool { return d.Key("what").Equal(edn.K(policy.RaiseBudget)) })
-	if f.raised = i >= 0; f.raised && f.act.Fill != nil {
+	f.raised = i >= 0
+	for _, also := range f.act.Also {
+		f.raised = f.raised && f.service.config.Access.Operation(policy.RaiseBudget, also).OK
+	}
+	if f.raised && f.act.Fill != nil {
 		f.act.Decisions = append(slices.Clip(f.act.Decisions), accepted.Access[i])
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -104,7 +105,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		r.Abandon(contract.AsError(err))
 		return false
 	}
-	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{}, f.mask, f.rebinds)
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.act.Also}, f.mask, f.rebinds)
 	if refused != nil {
 		r.Abandon(refused)
 		return false
@@ -160,11 +161,15 @@ func mayReopen(run string, past *journal.History) *contract.Error {
 }
 
 // reopenKeyed returns the flight of the failed run that has the idempotency key of the
-// act and is continued by it. The deadline, priority and reader of the act apply.
+// act and is continued by it. The deadline, priority and reader of the act apply, and what
+// the run does must be permitted to the credentials of both.
 func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	s, run, past := f.service, f.failed.run, f.failed.past
 	c := &s.config
 	if err := mayReopen(run, past); err != nil {
+		return nil, err
+	}
+	if _, err := s.standing(past.Accepted); err != nil {
 		return nil, err
 	}
 	var place *queue.Place
@@ -182,7 +187,7 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	})
 	var next *flight
 	if err == nil {
-		next, err = s.reenter(run, past, Resumption{}, f.mask, true)
+		next, err = s.reenter(run, past, Resumption{Also: []policy.Caller{f.act.caller()}}, f.mask, true)
 	}
 	if err != nil {
 		if place != nil {
@@ -199,6 +204,9 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 // when resumeFailed returns.
 func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.History, how Resumption) (*Run, *contract.Error) {
 	if err := mayReopen(run, past); err != nil {
+		return nil, err
+	}
+	if _, err := s.standing(past.Accepted); err != nil {
 		return nil, err
 	}
 	if len(how.Decisions) > 0 {

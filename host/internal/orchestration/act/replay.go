@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -43,15 +42,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 	if fault != nil {
 		return "", contract.AsError(fault)
 	}
-	f := again.flight(Act{
-		Request:       unqueued(past.Accepted),
-		Principal:     past.Accepted.Principal,
-		PrincipalType: past.Accepted.PrincipalType,
-		Roles:         past.Accepted.Roles,
-		Narrow:        policy.ReadNarrowing(past.Accepted.Narrow),
-		Tenant:        past.Accepted.Tenant,
-		Dir:           past.Accepted.Dir,
-	})
+	f := again.flight(recordedAct(past.Accepted))
 	f.ctx, f.past, f.replay, f.id, f.seed = ctx, past, true, run, past.Accepted.Seed
 	f.recorder = eval.NewRecorder(ctx, c.Journal, c.Clock, run, past.Epoch+1)
 	end := last.Body.(*journal.RunFinished)

@@ -42,6 +42,9 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	if err != nil {
 		return nil, err
 	}
+	if f.barred != nil && how.Cancel == nil { // it stays suspended
+		return nil, f.barred
+	}
 	r, err := s.Recall(ctx, run, f.past.Accepted, nil)
 	if err != nil {
 		return nil, err
@@ -49,6 +52,19 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	r.begin(f)
 	go s.launch(r)
 	return r, nil
+}
+
+// recordedAct returns the act of a run as its first record has it.
+func recordedAct(accepted *journal.RunAccepted) Act {
+	return Act{
+		Request:       unqueued(accepted),
+		Principal:     accepted.Principal,
+		PrincipalType: accepted.PrincipalType,
+		Roles:         accepted.Roles,
+		Narrow:        policy.ReadNarrowing(accepted.Narrow),
+		Tenant:        accepted.Tenant,
+		Dir:           accepted.Dir,
+	}
 }
 
 // unqueued returns the request of a run without :queue. The class is in the record, and
@@ -76,17 +92,15 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 		return nil, refused
 	}
 	c, accepted := &s.config, past.Accepted
-	f := s.flight(Act{
-		Request:       mask.Restore(unqueued(accepted)),
-		Principal:     accepted.Principal,
-		PrincipalType: accepted.PrincipalType,
-		Roles:         accepted.Roles,
-		Narrow:        policy.ReadNarrowing(accepted.Narrow),
-		Tenant:        accepted.Tenant,
-		Dir:           accepted.Dir,
-		Watched:       accepted.ResponseType == "stream",
-		TraceParent:   parentOf(accepted.Trace),
-	})
+	a := recordedAct(accepted)
+	a.Request, a.Watched, a.TraceParent = mask.Restore(a.Request), accepted.ResponseType == "stream", parentOf(accepted.Trace)
+	a.Also = how.Also
+	now, barred := s.standing(accepted)
+	if now != nil { // what it has gained since then does not widen the run
+		a.Also = append(slices.Clip(a.Also), *now)
+	}
+	f := s.flight(a)
+	f.barred = barred
 	if past.Suspended != nil && how.Cancel != nil {
 		f.unknown = questions(past.Suspended.Open)
 	}

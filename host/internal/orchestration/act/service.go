@@ -58,6 +58,10 @@ type Config struct {
 	Protocol string
 	// Effects are the rules for effects; nil permits none.
 	Effects *policy.Effects
+	// Standing returns the rights that the caller of a recorded run has now, for a run that
+	// is resumed or replayed; nil if the caller has no account. The error is auth/forbidden if
+	// its account was locked or deleted. nil: the recorded rights apply.
+	Standing func(*journal.RunAccepted) (*policy.Caller, *contract.Error)
 	// Access holds the rules of operations and intents; nil: the shipped rules.
 	Access *policy.Access
 	// Prompts are composed for language models; nil: no layers.
@@ -143,6 +147,9 @@ type Act struct {
 	Narrow *policy.Narrowing
 	// Tenant is the name of the principal's tenant; empty: the host itself.
 	Tenant string
+	// Also are further principals to which everything that the act does must be permitted,
+	// see policy.Caller.
+	Also []policy.Caller
 	// Decisions are the access decisions that admitted the act. They are recorded with it.
 	Decisions []edn.Value
 	// TraceParent is the trace context of the caller, which the run joins; empty: none.
@@ -363,7 +370,7 @@ func (s *Service) launch(r *Run) {
 
 // caller returns the principal as rules see it.
 func (a *Act) caller() policy.Caller {
-	return policy.Caller{Roles: a.Roles, Narrow: a.Narrow, Tenant: a.Tenant}
+	return policy.Caller{Name: a.Principal, Roles: a.Roles, Narrow: a.Narrow, Tenant: a.Tenant, Also: a.Also}
 }
 
 // flight creates the state of an act.

@@ -56,6 +56,7 @@ type flight struct {
 	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped   *contract.Error          // the error of a suspended run; else nil
+	barred    *contract.Error          // its caller may not act any more; nil: it may
 	replay    bool
 	recalled  bool            // its past costs are counted
 	raised    bool            // its budget may be above that of its intent
@@ -174,6 +175,7 @@ var resumeSteps = []step{
 	{"resume", always(recordResumed)},
 	{"settle", always(settleLost)},
 	{"replay", always(endReplay)},
+	{"stand", always(stand)},
 }
 
 // rebindSteps check what is left of a resumed run against the present configuration.

@@ -207,5 +207,5 @@ type Principal struct {
 
 // Caller returns the principal in the form that access rules use.
 func (p *Principal) Caller() policy.Caller {
-	return policy.Caller{Roles: p.Roles, Narrow: p.Narrow, Tenant: p.Tenant}
+	return policy.Caller{Name: p.Name, Roles: p.Roles, Narrow: p.Narrow, Tenant: p.Tenant}
 }

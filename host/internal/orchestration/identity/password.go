@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -92,6 +93,9 @@ func normal(password string) []byte { return norm.NFKC.Bytes([]byte(password)) }
 func acceptable(password string, least int) ([]byte, *contract.Error) {
 	if !utf8.ValidString(password) {
 		return nil, contract.Errorf("invalid-request", "the password is not UTF-8")
+	}
+	if strings.TrimSpace(password) == "" {
+		return nil, contract.Errorf("invalid-request", "the password has only blanks").WithHint("use several words")
 	}
 	b := normal(password)
 	if len(b) < least || len(b) > maxPassword {

@@ -119,9 +119,15 @@ const manyNamed = 3
 
 func inUse(role string, users, tokens []string) *contract.Error {
 	held, who := "users have", users
+	if len(users) == 1 {
+		held = "user has"
+	}
 	hint := "ferment role revoke " + strings.Join(append(slices.Clone(users[:min(len(users), 1)]), strings.TrimPrefix(role, "role/")), " ")
 	if len(users) == 0 {
 		held, who, hint = "tokens are limited to", tokens, "ferment token revoke "+tokens[0]
+		if len(tokens) == 1 {
+			held = "token is limited to"
+		}
 	}
 	named := strings.Join(who[:min(len(who), manyNamed)], ", ")
 	if len(who) > manyNamed {

@@ -12,13 +12,16 @@ import (
 )
 
 // Token returns the principal of a token for programs (AUTH-003). The error is
-// auth/unauthorized, or auth/busy if the accounts cannot be read.
+// auth/unauthorized, or auth/busy if the accounts cannot be read. With auth/unauthorized the
+// principal has what is known of the rejected token for the audit trail: its id, and its
+// owner as Name; this holds for all functions that check a token or a certificate.
 func (s *Service) Token(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	_, p, err := s.shown(ctx, set, ForPrograms, text)
 	return p, err
 }
 
-// shown returns the token of a kind that the caller presented, and its principal.
+// shown returns the token of a kind that the caller presented, and its principal. With an
+// error the principal has the id of the token, and its Name if the caller knows the token.
 func (s *Service) shown(ctx context.Context, set *Settings, kind TokenKind, text string) (*Token, Principal, *contract.Error) {
 	id, err := tokenID(text, kind)
 	if err != nil {
@@ -34,16 +37,20 @@ func (s *Service) shown(ctx context.Context, set *Settings, kind TokenKind, text
 		t = &none
 	}
 	sum, now := tokenHash(text), time.Now()
+	claimed := Principal{Token: id}
 	same := subtle.ConstantTimeCompare(sum[:], t.Hash[:]) == 1
+	if same {
+		claimed.Name = t.Owner
+	}
 	switch {
 	case !same || t == &none || t.Kind != kind || t.Parent != "" && !d.live(t.Parent, now):
-		return nil, Principal{}, contract.Errorf("auth/unauthorized", "the token is not valid: it does not exist or was revoked")
+		return nil, claimed, contract.Errorf("auth/unauthorized", "the token is not valid: it does not exist or was revoked")
 	case !now.Before(t.Expires):
-		return nil, Principal{}, expired(t)
+		return nil, claimed, expired(t)
 	}
 	u := d.byID[t.Owner]
 	if u == nil || u.Locked {
-		return nil, Principal{}, errUnknown
+		return nil, claimed, errUnknown
 	}
 	p := d.principal(set, u)
 	p.Token, p.Session = t.ID, t.Session
@@ -84,7 +91,7 @@ func (s *Service) SessionToken(ctx context.Context, set *Settings, text string) 
 	}
 	t, p, err := s.shown(ctx, set, ForSession, text)
 	if err != nil {
-		return Principal{}, err
+		return p, err
 	}
 	narrow := policy.Narrowing{}
 	if p.Narrow != nil {
@@ -265,7 +272,7 @@ func (s *Service) Certificate(ctx context.Context, set *Settings, names []string
 	}
 	u, missing := d.user(owners[0])
 	if missing != nil || u.Locked {
-		return Principal{}, true, errUnknown
+		return Principal{Name: u.ID}, true, errUnknown.WithHint("send the certificate or the token of another user")
 	}
 	return d.principal(set, &u), true, nil
 }

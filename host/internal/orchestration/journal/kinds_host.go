@@ -126,6 +126,9 @@ type ActFinished struct {
 	Latency       time.Duration
 	Executed      bool
 	Message       string
+	// ReplayOf is the run that this one replays, ReplayBy the principal that replays it;
+	// empty: none.
+	ReplayOf, ReplayBy string
 }
 
 // Kind implements Body.
@@ -150,6 +153,8 @@ var actFinished = kindOf(KindActFinished, false,
 	duration("latency-ms", func(x *ActFinished) *time.Duration { return &x.Latency }),
 	flag("executed?", func(x *ActFinished) *bool { return &x.Executed }),
 	text("message", func(x *ActFinished) *string { return &x.Message }).optional("an error"),
+	text("replay/of", func(x *ActFinished) *string { return &x.ReplayOf }).optional("it replays another run"),
+	text("replay/by", func(x *ActFinished) *string { return &x.ReplayBy }).optional("a principal replays another run"),
 )
 
 // ActOf returns the row of the audit trail for a finished run. records must start with
@@ -168,7 +173,7 @@ func ActOf(records []Record) *ActFinished {
 		Run: records[0].Run, Operation: accepted.Operation, Trace: orEmpty(accepted.Trace), RequestID: accepted.RequestID,
 		SessionID: accepted.SessionID, Principal: accepted.Principal, PrincipalType: accepted.PrincipalType,
 		Roles: slices.Clone(accepted.Roles), Intent: accepted.Intent, Outcome: ActOK, Status: finished.Status,
-		Latency: finished.Latency, Executed: finished.Executed,
+		Latency: finished.Latency, Executed: finished.Executed, ReplayOf: accepted.ReplayOf, ReplayBy: accepted.ReplayBy,
 	}
 	if finished.Err != nil {
 		a.Outcome, a.ErrorType, a.Message = ActError, finished.Err.Type, HideText(finished.Err.Message)

@@ -41,8 +41,8 @@ type RunAccepted struct {
 	SessionCreated          time.Time
 	SessionVersion          int
 	// ReplayOf is the run that this one replays, ReplayMode the mode of the replay; empty:
-	// none.
-	ReplayOf, ReplayMode string
+	// none. ReplayBy is the principal that replays it.
+	ReplayOf, ReplayMode, ReplayBy string
 }
 
 // Kind implements Body.
@@ -80,6 +80,7 @@ var runAccepted = kindOf(KindRunAccepted, false,
 	ordinal("session/version", func(x *RunAccepted) *int { return &x.SessionVersion }).as(tInt).optional("a session was given"),
 	text("replay/of", func(x *RunAccepted) *string { return &x.ReplayOf }).optional("it replays another run"),
 	enum("replay/mode", func(x *RunAccepted) *string { return &x.ReplayMode }, ReplayFill).optional("it replays another run"),
+	text("replay/by", func(x *RunAccepted) *string { return &x.ReplayBy }).optional("a principal replays another run"),
 )
 
 // RunStarted records the host that executes the run.

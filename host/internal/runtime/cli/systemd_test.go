@@ -26,6 +26,21 @@ effects {
     enabled   = false
     allow_cwd = ["elsewhere"]
   }
+
+  scope "db/write" {
+    enabled     = true
+    connections = ["notes"]
+  }
+
+  db "notes" {
+    driver = "sqlite"
+    path   = "data/db/notes.db"
+  }
+
+  db "other" {
+    driver = "sqlite"
+    path   = "data/other/notes.db"
+  }
 }
 `, "100% mine/a.edn", script(":t/a", ":t/a", ":in-schema :req/any :out-schema :res/any", `{:value {}}`))
 	dir := filepath.Join(w.dir, "100% mine")
@@ -44,7 +59,7 @@ effects {
 		"NoNewPrivileges": "yes", "ProtectSystem": "strict", "PrivateTmp": "yes", "Environment": "XDG_RUNTIME_DIR=%t/ferment", "LimitNOFILE": "65536",
 		"ExecStart":        built.ferment + ` serve --config "` + escaped + `/ferment.hcl" --profile test`,
 		"WorkingDirectory": escaped,
-		"ReadWritePaths":   `"` + escaped + `/var" -"` + escaped + `/data/out" -"` + escaped + `/scratch"`,
+		"ReadWritePaths":   `"` + escaped + `/var" -"` + escaped + `/data/db" -"` + escaped + `/data/out" -"` + escaped + `/scratch"`,
 	} {
 		assert.Equal(t, want, lines[key], key)
 	}

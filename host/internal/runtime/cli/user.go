@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -98,6 +99,8 @@ func (c *command) password(hint string) (string, error) {
 			return "", usagef("standard input has no password; %s", hint)
 		case len(text) > maxPassword:
 			return "", usagef("standard input has more than a password")
+		case !utf8.ValidString(password): // it would be sent as another text
+			return "", usagef("the password of standard input is not UTF-8, so that no caller could send it")
 		}
 		return password, nil
 	}

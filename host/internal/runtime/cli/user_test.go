@@ -358,3 +358,15 @@ func (w *world) logsElsewhere(there func(token string, args ...string) ended, se
 	p.signal(syscall.SIGINT)
 	assert.Equal(w.t, 130, p.wait().code)
 }
+
+// AUTH-002: a password that is not UTF-8 would be stored as another text, with which no caller can
+// log in; one of blanks alone is refused too.
+func TestPasswordsThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+identified)
+	w.serve()
+	for _, text := range []string{"\xff\xfeaaaaaaaaaaaa", "three \xc3 words", strings.Repeat(" ", 12), strings.Repeat("\t \u00a0", 6)} {
+		assert.NotZero(t, w.feed(text, "user", "add", "root", "--role", "admin").code, "%q", text)
+	}
+	assert.Zero(t, w.data("user", "list").Key("users").Len())
+}

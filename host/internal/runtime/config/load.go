@@ -400,8 +400,8 @@ func (l *loader) sources() {
 	}
 }
 
-// Writable returns the sorted directories that enabled effects and the isolation of plugins allow
-// to write. Paths that cannot be read are omitted.
+// Writable returns the sorted directories that enabled effects, those of databases too, and the
+// isolation of plugins allow to write. Paths that cannot be read are omitted.
 func (c *Config) Writable() []string {
 	var all []string
 	if c.Tree == nil {
@@ -422,6 +422,7 @@ func (c *Config) Writable() []string {
 		case "process/run":
 			all = append(all, scope.AllowCWD.V...)
 		}
+		all = append(all, plugins.DatabaseDirs(c.Tree.Block("effects"), scope.Connections.V)...)
 	}
 	for _, p := range c.Plugins {
 		all = append(all, p.Isolation.WritePaths...)

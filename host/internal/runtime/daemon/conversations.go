@@ -37,10 +37,14 @@ func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.An
 		return contract.Errorf("canceled", "the answer is no longer needed")
 	})
 	defer release()
+	who, denied := x.talker(call)
+	if denied != nil {
+		return dispatch.Answer{}, denied
+	}
 	n := 0
 	intent, _ := call.Request.Key("task").Key("intent").AsKeyword()
 	out, err := x.host.conversations.Do(ctx, conversation.Call{
-		Caller:  x.talker(call),
+		Caller:  who,
 		Intent:  intent,
 		Input:   call.Request.Key("input"),
 		Session: call.Session,
@@ -64,16 +68,28 @@ func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.An
 	return dispatch.Answer{Response: contract.ValueResult(out).AssocKey("trace", call.Trace)}, nil
 }
 
-// talker returns the caller of a call in the form in which conversations check their owner.
-func (x executor) talker(call dispatch.Call) session.Caller {
+// talker returns the caller of a call in the form in which conversations check their owner. The
+// error is policy/blocked for a call on the account of another principal, which replays a run and
+// may not use the conversations of others.
+func (x executor) talker(call dispatch.Call) (session.Caller, *contract.Error) {
 	who := session.Caller{
 		Principal: call.Principal,
 		Any:       x.access.Denied(policy.AnySession, call.Caller) == nil,
 	}
-	if narrow := call.Caller.Narrow; narrow != nil {
-		who.Only = narrow.Session
+	for of := range call.Caller.Each() {
+		if of.Narrow != nil && of.Narrow.Session != "" {
+			who.Only = of.Narrow.Session
+		}
 	}
-	return who
+	for _, also := range call.Caller.Also {
+		if also.Name == call.Principal {
+			continue
+		}
+		if err := x.access.Denied(policy.AnySession, also); err != nil {
+			return who, err
+		}
+	}
+	return who, nil
 }
 
 // resolved returns the call of an agent with the messages of the conversation that its input refers
@@ -87,8 +103,12 @@ func (x executor) resolved(ctx context.Context, call dispatch.Call) (dispatch.Ca
 		return call, nil
 	}
 	call.Request = call.Request.AssocKey("input", call.Request.Key("input").Dissoc(edn.K("agent/parent")))
+	who, denied := x.talker(call)
+	if denied != nil {
+		return call, denied
+	}
 	input, err := x.host.conversations.Resolve(ctx, conversation.Call{
-		Caller: x.talker(call),
+		Caller: who,
 		Input:  call.Request.Key("input"),
 		Serves: func(string) bool { return false },
 	})

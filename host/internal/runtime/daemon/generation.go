@@ -33,6 +33,7 @@ func (h *Host) newGeneration(loaded *setup.Loaded) (*generation, error) {
 	own.InForce = func() *policy.Effects { return h.runs.replaced(g) }
 	c.Effects = &own
 	c.Sessions = h.sessions
+	c.Standing = h.standing(loaded)
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Host = h.id
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, loaded.Generation.Access, c.Suspends, h}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys

@@ -59,6 +59,7 @@ func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, b
 		Roles:         parent.Caller.Roles,
 		Narrow:        parent.Caller.Narrow,
 		Tenant:        parent.Caller.Tenant,
+		Also:          parent.Caller.Also,
 		Stack:         append(slices.Clone(parent.Stack), parent.CapID),
 		Within:        parent.Within,
 		AtLeast:       parent.AtLeast,

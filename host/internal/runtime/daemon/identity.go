@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/issuer"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -41,6 +44,19 @@ func (h *Host) reachIssuers(ctx context.Context, old, next *identity.Settings) *
 		}
 	}
 	return nil
+}
+
+// standing returns the function act.Config.Standing of a configuration. The host acts for the owner
+// of a session with the role of users alone, whatever the roles of the owner are.
+func (h *Host) standing(loaded *setup.Loaded) func(*journal.RunAccepted) (*policy.Caller, *contract.Error) {
+	return func(accepted *journal.RunAccepted) (*policy.Caller, *contract.Error) {
+		p, known, err := h.identity.Standing(context.Background(), loaded.Generation.Identity, accepted.Principal)
+		if err != nil || !known || accepted.PrincipalType == hostPrincipal {
+			return nil, err
+		}
+		now := p.Caller()
+		return &now, nil
+	}
 }
 
 // Identity implements httpapi.Backend.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -36,7 +35,7 @@ func (l live) Resume(run string, how act.Resumption) (*act.Run, *contract.Error)
 }
 
 // Fill implements history.Live.
-func (l live) Fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (run *act.Run, _ *contract.Error) {
+func (l live) Fill(ctx context.Context, of string, records []journal.Record, how act.Filling) (run *act.Run, _ *contract.Error) {
 	taken, err := l.host.Take()
 	if err != nil {
 		return nil, err

@@ -30,7 +30,12 @@ func (j *Runs) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *c
 		return edn.Nil(), contract.Errorf("replay/values-purged", "the values of run %s were purged", run.ID)
 	}
 	if q.Fill {
-		return j.fill(ctx, run.ID, records, dispatch.Fill{Swap: q.Swap, Effects: q.Effects})
+		return j.fill(ctx, run.ID, records, act.Filling{
+			Fill:      dispatch.Fill{Swap: q.Swap, Effects: q.Effects},
+			By:        q.By,
+			Decisions: q.Decisions,
+			Imported:  run.Imported,
+		})
 	}
 	began := time.Now()
 	hash, failure := act.Replay(ctx, j.Loaded.ActConfig(), run.ID, records)
@@ -48,7 +53,7 @@ func (j *Runs) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *c
 
 // fill replays a run in a new run, which makes the calls that are not recorded, and compares both.
 // An error means that the replay was not accepted; the outcome of the new run is in the result.
-func (j *Runs) fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (edn.Value, *contract.Error) {
+func (j *Runs) fill(ctx context.Context, of string, records []journal.Record, how act.Filling) (edn.Value, *contract.Error) {
 	if j.Live == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "replay run %s: only a daemon makes the calls that are not recorded", of).
 			WithHint("start one with \"ferment serve\"")

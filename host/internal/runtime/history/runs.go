@@ -9,7 +9,6 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
@@ -48,7 +47,7 @@ type Live interface {
 	Resume(run string, how act.Resumption) (*act.Run, *contract.Error)
 	// Fill replays a run in a new run, which makes the calls that are not recorded, and returns the
 	// new run when it has ended. An error means that the replay was not accepted.
-	Fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (*act.Run, *contract.Error)
+	Fill(ctx context.Context, of string, records []journal.Record, how act.Filling) (*act.Run, *contract.Error)
 }
 
 var _ httpapi.Runs = (*Runs)(nil)

@@ -167,6 +167,39 @@ func TestCredentials(t *testing.T) {
 	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", basic("ann", password)).status)
 }
 
+// TEL-002, AUTH-013: the audit trail has no part of a credential that was sent in a wrong form, and
+// names the token, and its user if its secret is right, of one that was refused.
+func TestTrailOfRefusedCredentials(t *testing.T) {
+	w := newWorld(t, strict)
+	ann := w.user("ann", policy.RoleOperator)
+	token, id := w.token("ann", policy.Narrowing{})
+	secret := strings.TrimPrefix(token, "Bearer ")
+	last := func(header string) httpapi.Denial {
+		t.Helper()
+		require.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", header).status)
+		all := w.denied()
+		return all[len(all)-1]
+	}
+	for _, header := range []string{"hunter2secretpw", "Basic\t" + strings.TrimPrefix(basic("ann", "hunter2secretpw"), "Basic "), secret, "Bearer\t" + secret} {
+		d := last(header)
+		assert.Empty(t, d.Principal)
+		for size := 6; size <= 12; size += 2 {
+			assert.NotContains(t, d.Message, strings.TrimPrefix(header, "Bearer\t")[:size])
+		}
+	}
+	_, refused := w.users.Lock(t.Context(), w.Settings().Identity, "ann", true, false)
+	require.Nil(t, refused)
+	d := last(token)
+	assert.Equal(t, ann.ID, d.Principal)
+	assert.Contains(t, d.Message, id)
+	_, refused = w.users.RevokeToken(t.Context(), id, false)
+	require.Nil(t, refused)
+	d = last(token)
+	assert.Empty(t, d.Principal, "it is not known any more")
+	assert.Contains(t, d.Message, id)
+	assert.NotContains(t, d.Message, secret)
+}
+
 // AUTH-031: without users, a listener that needs an identity says how the first one is
 // made, and admin actions need an identity even where acts need none.
 func TestWithoutUsers(t *testing.T) {

@@ -159,6 +159,8 @@ type Action struct {
 	// Made is a key of the result that is also written to the audit trail: the id of the object
 	// that the action created or deleted, which the input may not name; empty: none.
 	Made string
+	// made, if set, adds what the action made to the input instead of Made.
+	made func(logged, result edn.Value) edn.Value
 	// Reads marks actions that change nothing. A repeated request with the same idempotency key is
 	// executed again, and its answer, which may contain content of runs, is not stored.
 	Reads bool
@@ -479,14 +481,11 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 		if err == nil && action.quiet != nil && action.quiet(body, result) {
 			return
 		}
-		if action.Made != "" && result.HasKey(action.Made) {
-			logged = logged.AssocKey(action.Made, result.Key(action.Made))
-		}
 		control.Audit(AuditEntry{
 			Action:      action.Operation(),
 			Principal:   x.who.Name,
 			Address:     x.client(),
-			Input:       action.withoutContent(logged),
+			Input:       action.input(logged, result),
 			Err:         action.unquoted(err),
 			Replayed:    replayed,
 			TraceParent: x.traceParent(),
@@ -502,7 +501,7 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 		return formAdmin.failure(err)
 	}
 	execute := func(ctx context.Context) reply {
-		result, err := may.do(x.traced(calledBy(ctx, x.who.Name)))
+		result, err := may.do(x.traced(x.called(ctx)))
 		audit(may.logged, result, err, false)
 		if err != nil {
 			return formAdmin.failure(err)
@@ -529,6 +528,17 @@ func (a *Action) recordable(control Control) *contract.Error {
 		return nil
 	}
 	return control.Auditable()
+}
+
+// input returns the input and what the action made, as the audit trail may contain them.
+func (a *Action) input(logged, result edn.Value) edn.Value {
+	switch {
+	case a.made != nil:
+		logged = a.made(logged, result)
+	case a.Made != "" && result.HasKey(a.Made):
+		logged = logged.AssocKey(a.Made, result.Key(a.Made))
+	}
+	return a.withoutContent(logged)
 }
 
 // withoutContent returns an input in which content is replaced by hashes.

@@ -89,6 +89,7 @@ type exchange struct {
 	begun    time.Time
 	shown    string // name of the credential that was checked; empty: none
 	claimed  string // user in that credential, if identity.Service.Named returns one
+	ticket   string // id of the token or name of the certificate that was rejected
 	// decisions has the decisions about operations so far, as records have them.
 	decisions []edn.Value
 	denied    bool   // the denial was recorded

@@ -109,7 +109,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		"GET /v1/runs/{id}/events":       ofRun("GET /v1/runs/{id}/events", "stream/cursor-ahead", "stream/gone"),
 		"GET /v1/runs/{id}/verify":       ofRun("GET /v1/runs/{id}/verify"),
 		"POST /v1/runs/{id}/cancel":      ofRun("POST /v1/runs/{id}/cancel", "queue/invalid-transition"),
-		"POST /v1/runs/{id}/resume":      ofRun("POST /v1/runs/{id}/resume", "run/decision-required", "run/decision-invalid"),
+		"POST /v1/runs/{id}/resume":      ofRun("POST /v1/runs/{id}/resume", "run/decision-required", "run/decision-invalid", "replay/values-purged"),
 		"GET /v1/runs/{id}/diff/{other}": ofRun("GET /v1/runs/{id}/diff/{other}"),
 		"POST /v1/runs/{id}/replay":      ofRun("POST /v1/runs/{id}/replay", "replay/miss", "replay/values-purged"),
 		"GET /v1/values/{hash}":          ofRun("GET /v1/values/{hash}", "not-found", "replay/values-purged"),

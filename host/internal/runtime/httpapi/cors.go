@@ -8,8 +8,9 @@ import (
 // Headers of responses to pages of other origins.
 const (
 	pageMethods = "GET, HEAD, POST, DELETE"
-	pageHeaders = "Authorization, Content-Type, Accept, Cache-Control, Idempotency-Key, Last-Event-ID, Prefer, Traceparent, " + SessionTokenHeader
-	pageAnswers = "Ferment-Run-Id, " + CacheHeader + ", Location, Retry-After, " + replayedHeader
+	pageHeaders = "Authorization, Content-Type, Accept, Cache-Control, Idempotency-Key, Last-Event-ID, Prefer, Traceparent, " +
+		AnnounceHeader + ", " + SessionTokenHeader
+	pageAnswers = "Ferment-Run-Id, " + cursorHeader + ", " + CacheHeader + ", Location, Retry-After, " + replayedHeader
 	pageMaxAge  = "600" // seconds
 )
 

@@ -45,7 +45,9 @@ func (x *exchange) credentials() (all []credential) {
 	known := func(name string) bool { _, ok := x.settings.Identity.Certificates[name]; return ok }
 	if slices.ContainsFunc(names, known) {
 		all = append(all, credential{"the client certificate", func(s *identity.Service) (err *contract.Error) {
-			x.who, _, err = s.Certificate(x.r.Context(), x.settings.Identity, names)
+			if x.who, _, err = s.Certificate(x.r.Context(), x.settings.Identity, names); err != nil {
+				x.ticket = names[slices.IndexFunc(names, known)]
+			}
 			return err
 		}})
 	}

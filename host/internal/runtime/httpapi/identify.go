@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -36,7 +37,12 @@ func (x *exchange) identify() *contract.Error {
 		return x.identifyNameless(service)
 	case 1:
 		x.shown = all[0].name
-		return all[0].check(service)
+		err := all[0].check(service)
+		if err != nil { // what was claimed is for the audit trail alone
+			x.claimed, x.ticket = cmp.Or(x.claimed, x.who.Name), cmp.Or(x.ticket, x.who.Token)
+			x.who = identity.Principal{}
+		}
+		return err
 	default:
 		return contract.Errorf("auth/ambiguous", "the request has %d credentials, among them %s and %s", len(all), all[0].name, all[1].name)
 	}
@@ -51,6 +57,9 @@ func (x *exchange) auditFailure(err *contract.Error) {
 		return
 	}
 	message := err.Message
+	if x.ticket != "" {
+		message += " (" + x.ticket + ")"
+	}
 	if x.via.admin {
 		rate := x.settings.Limits.AnonymousRate // the admin socket has no rate limit
 		if _, ok := x.api.buckets.take("refused "+x.claimed, time.Now(), rate, 2*rate.Events); !ok {
@@ -99,8 +108,9 @@ func (x *exchange) identifyCaller(service *identity.Service, header string) (err
 		x.who, err = service.Bearer(ctx, set, strings.TrimSpace(credentials))
 		return err
 	case !strings.EqualFold(scheme, "Basic"):
-		return contract.Errorf("auth/unauthorized", "the scheme %.20q of the Authorization header is not supported", scheme).
-			WithHint("send Bearer with a token")
+		// The scheme is not quoted: a client that leaves it out sends its credential there.
+		return contract.Errorf("auth/unauthorized", "the scheme of the Authorization header is not supported").
+			WithHint("send \"Bearer\", one space and a token")
 	case !set.Basic.Enabled:
 		return contract.Errorf("auth/unauthorized", "this host does not accept the scheme Basic: auth.basic.enabled is false").
 			WithHint("send Bearer with a token")

@@ -220,6 +220,12 @@ func follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
+// lateHead is the error for a request whose head did not arrive in time.
+func lateHead() *contract.Error {
+	return contract.Errorf("http/request-timeout", "the head of the request did not arrive within http.limits.header_read").
+		WithDetail("setting", edn.Text("http.limits.header_read"))
+}
+
 // Read implements net.Conn. When the head of a request times out, net/http
 // closes the connection without a response; Read sends one first.
 func (c *countedConn) Read(b []byte) (int, error) {
@@ -229,8 +235,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	}
 	late := errors.Is(err, os.ErrDeadlineExceeded)
 	if late && c.plain && c.begun.Load() && c.awaiting.CompareAndSwap(true, false) {
-		e := contract.Errorf("http/request-timeout", "the head of the request did not arrive within http.limits.header_read").
-			WithDetail("setting", edn.Text("http.limits.header_read"))
+		e := lateHead()
 		_ = c.SetWriteDeadline(time.Now().Add(farewell))
 		_, _ = c.Conn.Write(lastAnswer(e))
 	}

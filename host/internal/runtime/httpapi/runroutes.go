@@ -137,6 +137,7 @@ func runRoutes() []Route {
 			Answers: []Answer{
 				{200, "the run goes on", "answer/resumed"},
 				{409, "the run is neither suspended nor failed with a retryable error, or a decision is missing", "envelope/response"},
+				{410, "the values of the run were purged", "envelope/response"},
 				{422, "a decision does not fit", "envelope/response"},
 			},
 		},
@@ -246,12 +247,20 @@ func audited(
 		if err := row.recordable(control); err != nil {
 			return edn.Nil(), err
 		}
+		logged := x.query
+		if form := x.route.Body; form != nil {
+			if body, wrong := x.input(form.Schema); wrong == nil { // else do fails
+				for key, part := range body.Entries() {
+					logged = logged.Assoc(key, part)
+				}
+			}
+		}
 		v, err := do(x, r)
 		control.Audit(AuditEntry{
 			Action:      "admin/" + action,
 			Principal:   x.who.Name,
 			Address:     x.client(),
-			Input:       x.query.AssocKey("run", edn.Text(x.run)),
+			Input:       row.input(logged.AssocKey("run", edn.Text(x.run)), v),
 			Err:         row.unquoted(err),
 			TraceParent: x.traceParent(),
 			Access:      x.decisions,

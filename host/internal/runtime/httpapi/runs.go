@@ -142,6 +142,10 @@ type ReplayQuery struct {
 	Swap map[string]string
 	// Effects are the effects, in addition to reading, that calls may have.
 	Effects []string
+	// By is the caller, to which these calls must be permitted too; nil: the owner of this process.
+	// Decisions admitted its request.
+	By        *policy.Caller
+	Decisions []edn.Value
 }
 
 const replayEntries = `[:mode {:optional true :doc "strict: nothing is called; fill: a new run makes the calls that are not recorded" :default :strict} [:enum :strict :fill]]
@@ -169,20 +173,33 @@ func replayQuery(run string, in edn.Value) (ReplayQuery, *contract.Error) {
 	return q, nil
 }
 
-// callerKey is the key of the caller in a context.
+// callerKey is the key of the request of an action in a context.
 type callerKey struct{}
 
-// calledBy returns a context that names the caller of an action.
-func calledBy(ctx context.Context, principal string) context.Context {
-	return context.WithValue(ctx, callerKey{}, principal)
+// called returns a context for the action of a request.
+func (x *exchange) called(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callerKey{}, x)
 }
 
 // caller returns the principal that called an action; "operator" without a daemon.
 func caller(ctx context.Context) string {
-	if who, ok := ctx.Value(callerKey{}).(string); ok {
-		return who
+	if x, ok := ctx.Value(callerKey{}).(*exchange); ok {
+		return x.who.Name
 	}
 	return "operator"
+}
+
+// run executes a replay on the account of the caller of an action. One that makes calls needs
+// the operation of an act as well.
+func (q ReplayQuery) run(ctx context.Context, r Runs) (edn.Value, *contract.Error) {
+	if x, ok := ctx.Value(callerKey{}).(*exchange); ok && q.Fill {
+		if err := x.permit(policy.Act); err != nil {
+			return edn.Nil(), err
+		}
+		by := x.who.Caller()
+		q.By, q.Decisions = &by, x.decisions
+	}
+	return r.Replay(ctx, q)
 }
 
 func onRuns(
@@ -207,6 +224,14 @@ const filterEntries = `[:status {:optional true :doc "open runs are running if t
 // statisticsEntries select the runs of statistics.
 const statisticsEntries = `[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
 	[:since {:optional true :doc "accepted then or later; default: 24 hours before until"} :inst] [:until {:optional true :doc "accepted before; default: now"} :inst]`
+
+// replayMade adds the id of the new run to the input of a replay in the audit trail.
+func replayMade(logged, result edn.Value) edn.Value {
+	if result.HasKey("replay/of") {
+		logged = logged.AssocKey("replay/run", result.Key("run"))
+	}
+	return logged
+}
 
 // runFilter reads filterEntries and a limit.
 func runFilter(in edn.Value) RunFilter {
@@ -253,13 +278,13 @@ func runActions() []Action {
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Verify(ctx, text(in, "run"))
 			})},
-		{Name: "runs-replay", Also: policy.ReplayRuns, Doc: "execute a finished run once more from its records and compare its values", Input: runEntry + " " + replayEntries,
+		{Name: "runs-replay", Also: policy.ReplayRuns, made: replayMade, Doc: "execute a finished run once more from its records and compare its values", Input: runEntry + " " + replayEntries,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				q, err := replayQuery(text(in, "run"), in)
 				if err != nil {
 					return edn.Nil(), err
 				}
-				return r.Replay(ctx, q)
+				return q.run(ctx, r)
 			})},
 		{Name: "runs-export", Reads: true, Also: policy.ReadRuns,
 			Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part. " +

@@ -31,6 +31,12 @@ func TestSlowClients(t *testing.T) {
 	assert.Equal(t, 408, a.status)
 	assert.Equal(t, "http/request-timeout", a.failure(t))
 	assert.Equal(t, 408, w.second("GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n").status)
+	for _, part := range []string{"GET", "GET /health HTT", "GET /health HTTP/1.1\r\nHo"} {
+		a, err = w.raw(part)
+		require.NoError(t, err)
+		assert.Equal(t, 408, a.status, part)
+		assert.Equal(t, "http/request-timeout", a.failure(t), part)
+	}
 	// A caller that sends nothing gets no response.
 	_, err = w.raw("")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)

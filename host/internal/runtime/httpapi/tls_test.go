@@ -248,6 +248,9 @@ func TestClientCertificates(t *testing.T) {
 	a, err = ask(cert)
 	require.NoError(t, err)
 	assert.Equal(t, 401, a.status, "a lock counts for certificates too")
+	denials := w.denied()
+	assert.Equal(t, robot.ID, denials[len(denials)-1].Principal)
+	assert.Contains(t, denials[len(denials)-1].Message, "CN=robot,O=lab")
 }
 
 // AUTH-001, AUTH-030: a reload that takes an authority away counts for connections that

@@ -52,6 +52,8 @@ func unreadable(text []byte) *contract.Error {
 	code, words, _ := strings.Cut(string(status), " ")
 	_, why, _ := strings.Cut(words, ": ")
 	switch code {
+	case "408":
+		return lateHead()
 	case "431":
 		return contract.Errorf("http/headers-too-large", "the headers are longer than %d bytes", serverHeaders)
 	case "501":

@@ -59,5 +59,5 @@ func replayRun(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return r.Replay(x.traced(x.r.Context()), q)
+	return q.run(x.traced(x.called(x.r.Context())), r)
 }

@@ -13,8 +13,9 @@ import (
 // native is a connection, with the functions of SQLite that this package needs. Only interrupt may
 // be called from another goroutine.
 type native struct {
-	tls *libc.TLS
-	db  uintptr
+	tls    *libc.TLS
+	db     uintptr
+	writes bool // the call may write
 }
 
 // memory is the maximum memory of SQLite for one call, in bytes.
@@ -34,7 +35,7 @@ func start(tls *libc.TLS) {
 // connect opens a file. The second result is the result code of SQLite. The caller must close the
 // connection, also after a failure.
 func connect(path string, flags int32) (*native, int32) {
-	n := &native{tls: libc.NewTLS()}
+	n := &native{tls: libc.NewTLS(), writes: flags&sqlite3.SQLITE_OPEN_READWRITE != 0}
 	start(n.tls)
 	name := n.cstring(path)
 	defer n.free(name)
@@ -190,7 +191,10 @@ func (n *native) fault(rc int32) *result.Fault {
 	case sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM:
 		f.Kind, f.Message = result.NotAllowed, "the statement does what the scope does not allow: "+message
 	case sqlite3.SQLITE_READONLY:
-		f.Kind = result.NotAllowed
+		if f.Kind = result.NotAllowed; !n.writes {
+			break
+		}
+		f.Kind, f.Message = result.Unwritable, "the file of the database or its directory cannot be written: "+message
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		f.Kind = result.Busy
 	case sqlite3.SQLITE_INTERRUPT:

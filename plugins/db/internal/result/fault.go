@@ -20,6 +20,7 @@ const (
 	Busy                   // a lock or a conflict prevents the call
 	Lost                   // the database cannot be reached or read
 	Missing                // there is no such database
+	Unwritable             // the file of the database is read-only for the plugin
 	Late                   // the time limit has passed
 	Unheld                 // the rights of the connection cannot be confined
 )
@@ -58,6 +59,10 @@ func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 	case Missing:
 		e = contract.Errorf("effects/runtime-missing", ":%s: %s", t.ID, where).
 			WithHint("correct the connection in the effects block of ferment.hcl")
+	case Unwritable:
+		e = contract.Errorf("effects/runtime-failed", ":%s: %s", t.ID, where).WithRetryable(false).
+			WithHint("let the user of the daemon write there; a service manager may mount it read-only, " +
+				"see ReadWritePaths of \"ferment admin systemd-unit\"")
 	case Late:
 		e = contract.Errorf("timeout/hard", ":%s: %s", t.ID, where).
 			WithHint("allow more time with :timeout-ms, or with timeout of the scope in ferment.hcl")

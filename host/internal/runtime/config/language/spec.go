@@ -57,6 +57,9 @@ type Block struct {
 	Doc    string
 	Attrs  []Attr
 	Blocks []Block
+	// Limits is set if each attribute is a maximum that protects the host: a value above the default
+	// is weaker, whatever the profile.
+	Limits bool
 	// Refers is set if the label is the name of something that no block declares.
 	Refers bool
 	// An Open block accepts attributes of any name (locals). A Foreign block is decoded with the

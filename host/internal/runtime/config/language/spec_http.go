@@ -68,7 +68,7 @@ var httpBlock = Block{
 				Doc: "PEM file of the authorities whose client certificates auth.client_cert maps to users; callers may still have none",
 			},
 		}},
-		{Name: "limits", Doc: "limits of requests and connections", Attrs: []Attr{
+		{Name: "limits", Doc: "limits of requests and connections", Limits: true, Attrs: []Attr{
 			{
 				Name: "act_body", Type: size(kib, 64*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "AUTH-033",
 				Doc: "maximum size of the body of an act request",

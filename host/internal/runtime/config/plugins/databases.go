@@ -56,18 +56,30 @@ func (r *Reader) databaseReach(p *Plugin) plugin.DatabaseReach {
 	for _, scoped := range r.standing(p) {
 		named = append(named, scoped.Scope.Connections.V...)
 	}
-	for _, x := range r.Root.Block("effects").All("db") {
+	effects := r.Root.Block("effects")
+	reach.Dirs = DatabaseDirs(effects, named)
+	for _, x := range effects.All("db") {
 		if !slices.Contains(named, x.Label()) {
 			continue
-		}
-		if path := x.Text("path"); path != "" && x.Text("driver") == DriverSQLite {
-			reach.Dirs = append(reach.Dirs, realDir(path))
 		}
 		if v := x.Attrs["dsn"]; v.Secret != nil && x.Text("driver") == DriverPostgres {
 			r.serverReach(v, &reach)
 		}
 	}
 	return reach
+}
+
+// DatabaseDirs returns the directories of the SQLite databases with these connection names, which
+// their plugin may write: SQLite makes files beside a database, also to read it. s is the effects
+// block.
+func DatabaseDirs(s *decode.Section, connections []string) (dirs []string) {
+	for _, x := range s.All("db") {
+		path := x.Text("path")
+		if path != "" && x.Text("driver") == DriverSQLite && slices.Contains(connections, x.Label()) {
+			dirs = append(dirs, realDir(path))
+		}
+	}
+	return dirs
 }
 
 // serverReach adds the servers of a connection string. A string that cannot be read is ignored

@@ -456,7 +456,8 @@ type Weakness struct {
 	At                   *diag.Range // nil: the default of the profile
 }
 
-// Weaker returns, for the attributes with profile-specific defaults, the values that may be weaker
+// Weaker returns, for the attributes with profile-specific defaults and for limits (see
+// language.Block.Limits), the values that may be weaker
 // than the default of prod, in the order of the specification. These are all values that differ
 // from that default, except a lower limit, a limit that prod does not have, a subset of the names
 // in prod, and a value that the specification lists in AsStrict.
@@ -480,12 +481,13 @@ func weaker(c *config.Config, d *decode.Decoder, s *decode.Section, out *[]Weakn
 	for i := range s.Node.Spec.Attrs {
 		spec := &s.Node.Spec.Attrs[i]
 		v, ok := s.Attrs[spec.Name]
-		if len(spec.Profiles) == 0 || !ok || isAddresses(spec.Type) {
+		if len(spec.Profiles) == 0 && !s.Node.Spec.Limits || !ok || isAddresses(spec.Type) {
 			continue
 		}
 		strict, _ := d.Fallback(s.Node, spec)
 		now, prod := c.Printer().Portable(v), c.Printer().Portable(strict)
-		if !edn.Equal(now, prod) && !atMost(v.EDN, strict.EDN) && !within(v.EDN, strict.EDN) && !asStrict(spec, v.EDN) {
+		subset := spec.Type.Elem != nil && within(v.EDN, strict.EDN) // a rate is a vector too
+		if !edn.Equal(now, prod) && !atMost(v.EDN, strict.EDN) && !subset && !asStrict(spec, v.EDN) {
 			*out = append(*out, Weakness{
 				Path:        append(slices.Clone(s.Node.Path), spec.Name),
 				Value:       now,

@@ -22,6 +22,7 @@ func TestWeakerLimits(t *testing.T) {
 		`act_rate = "1300/min"`: {"act_rate"},
 		`act_burst = 3`:         nil,
 		`act_burst = 41`:        {"act_burst"},
+		`act_rate = "1000/s"`:   {"act_rate"},
 	} {
 		c, ds := configtest.Load(t, "ferment {\n  profile = \"prod\"\n}\n\nhttp {\n  limits {\n    "+text+"\n  }\n}\n")
 		require.False(t, ds.HasErrors(), text)
@@ -45,28 +46,41 @@ func TestStricterIsNotWeaker(t *testing.T) {
 	}
 	type values struct{ strict, weak []string }
 	rows := map[string]values{
-		"auth.required":                   {weak: []string{"false"}},
-		"auth.anonymous_role":             {weak: []string{`"user"`}},
-		"ferment.auto_reload":             {weak: []string{"true"}},
-		"effects.enforcement":             {weak: []string{`"best-effort"`}},
-		"http.listen":                     {strict: []string{`["127.0.0.1:7181"]`, "[]"}},
-		"http.limits.act_rate":            {strict: []string{`"19/s"`, `"1200/min"`}, weak: []string{`"21/s"`}},
-		"http.limits.act_burst":           {strict: []string{"3"}, weak: []string{"41"}},
-		"http.limits.anonymous_rate":      {strict: []string{`"4/s"`}, weak: []string{`"6/s"`}},
-		"http.limits.login_rate":          {strict: []string{`"4/min"`}, weak: []string{`"6/min"`}},
-		"session.vars.require_qualified":  {weak: []string{"false"}},
-		"session.vars.allowed_namespaces": {strict: []string{`["session"]`, `["project", "session"]`, "[]"}, weak: []string{`["session", "other"]`}},
-		"session.vars.frozen_write":       {weak: []string{"true"}},
-		"session.vars.frozen_delete":      {weak: []string{"true"}},
-		"store.sync":                      {weak: []string{`"off"`}},
-		"store.driver":                    {strict: []string{`"postgres"`}, weak: []string{`"memory"`}},
-		"telemetry.content":               {strict: []string{`"off"`}, weak: []string{`"full"`}},
+		"auth.required":                     {weak: []string{"false"}},
+		"auth.anonymous_role":               {weak: []string{`"user"`}},
+		"ferment.auto_reload":               {weak: []string{"true"}},
+		"effects.enforcement":               {weak: []string{`"best-effort"`}},
+		"http.listen":                       {strict: []string{`["127.0.0.1:7181"]`, "[]"}},
+		"http.limits.act_rate":              {strict: []string{`"19/s"`, `"1200/min"`}, weak: []string{`"21/s"`, `"1000/s"`}},
+		"http.limits.act_burst":             {strict: []string{"3"}, weak: []string{"41"}},
+		"http.limits.anonymous_rate":        {strict: []string{`"4/s"`}, weak: []string{`"6/s"`}},
+		"http.limits.login_rate":            {strict: []string{`"4/min"`}, weak: []string{`"6/min"`}},
+		"http.limits.act_body":              {strict: []string{`"64KiB"`}, weak: []string{`"5MiB"`}},
+		"http.limits.session_body":          {strict: []string{`"64KiB"`}, weak: []string{`"2MiB"`}},
+		"http.limits.admin_body":            {strict: []string{`"1KiB"`}, weak: []string{`"65KiB"`}},
+		"http.limits.headers":               {strict: []string{`"1KiB"`}, weak: []string{`"33KiB"`}},
+		"http.limits.header_read":           {strict: []string{`"4s"`}, weak: []string{`"6s"`}},
+		"http.limits.body_read":             {strict: []string{`"29s"`}, weak: []string{`"1h"`}},
+		"http.limits.idle":                  {strict: []string{`"100s"`}, weak: []string{`"121s"`}},
+		"http.limits.write":                 {strict: []string{`"29s"`}, weak: []string{`"31s"`}},
+		"http.limits.stream_write":          {strict: []string{`"9s"`}, weak: []string{`"11s"`}},
+		"http.limits.connections":           {strict: []string{`1000`}, weak: []string{`100000`}},
+		"http.limits.per_address":           {strict: []string{`60`}, weak: []string{`90000`}},
+		"http.limits.run_subscribers":       {strict: []string{`63`}, weak: []string{`65`}},
+		"http.limits.principal_subscribers": {strict: []string{`127`}, weak: []string{`100000`}},
+		"session.vars.require_qualified":    {weak: []string{"false"}},
+		"session.vars.allowed_namespaces":   {strict: []string{`["session"]`, `["project", "session"]`, "[]"}, weak: []string{`["session", "other"]`}},
+		"session.vars.frozen_write":         {weak: []string{"true"}},
+		"session.vars.frozen_delete":        {weak: []string{"true"}},
+		"store.sync":                        {weak: []string{`"off"`}},
+		"store.driver":                      {strict: []string{`"postgres"`}, weak: []string{`"memory"`}},
+		"telemetry.content":                 {strict: []string{`"off"`}, weak: []string{`"full"`}},
 	}
 	c, _ := configtest.Load(t, "")
 	var walk func(path string, spec *language.Block)
 	walk = func(path string, spec *language.Block) {
 		for _, a := range spec.Attrs {
-			if len(a.Profiles) > 0 {
+			if len(a.Profiles) > 0 || spec.Limits {
 				assert.Contains(t, rows, strings.TrimPrefix(path+"."+a.Name, "."))
 			}
 		}
