@@ -1,7 +1,6 @@
-# The configuration that runs on a fresh machine: every plugin here is built
-# with this repository and needs no network, no model and no account. Optional
-# programs (a chess engine, language models) come first in the candidate lists
-# where they are installed.
+# The configuration that runs on a fresh machine: every plugin here is built with this repository and needs no
+# network, no model and no account. Optional programs (a chess engine, language models) come first in the
+# candidate lists where they are installed.
 
 # The profile for working on plugins. The build writes the lock file beside the
 # programs whose hashes it holds; an installation keeps its own.
@@ -114,8 +113,7 @@ plugin "workspace" {
   }
 }
 
-# Grades for answers: by a rubric, with a language model if there is one, and by
-# rules without one.
+# Grades for answers: by a rubric, with a language model if there is one, and by rules without one.
 plugin "judge" {
   command = ["bin/plugins/judge"]
 }
@@ -148,10 +146,9 @@ locals {
   git       = "${env("XDG_CONFIG_HOME", "${env("HOME", "/root")}/.config")}/git"
 }
 
-# One account; without a key its plugin is not started and its capabilities are
-# not ready: "ferment plugin list" shows what to set. A model block is one
-# capability, so each role can use its own model by the name in its block.
-# plugins/llm/README.md has all settings, and local servers.
+# One account; without a key its plugin is not started and its capabilities are not ready: "ferment plugin list"
+# shows what to set. A model block is one capability, so each role can use its own model by the name in its
+# block. plugins/llm/README.md has all settings, and local servers.
 plugin "openai" {
   command  = ["bin/plugins/llm"]
   enabled  = local.openai
@@ -343,8 +340,7 @@ check "legal-move" {
   intent = "chess/verify-move"
 }
 
-# Evaluates every clause under the model. It does not apply to an answer without
-# a model.
+# Evaluates every clause under the model. It does not apply to an answer without a model.
 check "model-holds" {
   intent  = "sat/verify"
   applies = result.status == "sat"
@@ -373,9 +369,8 @@ judge "patch" {
 
 # --- dispatch: what happens when a candidate fails ---------------------------
 
-# A crash, a rejected answer or silence moves the call to the next candidate. The
-# same candidate is retried once after a crash or a transient error, if the round
-# trips of the intent still reach every other candidate.
+# A crash, a rejected answer or silence moves the call to the next candidate. The same candidate is retried
+# once after a crash or a transient error, if the round trips of the intent still reach every other candidate.
 dispatch "default" {
   retry {
     same_capability = 1
@@ -383,8 +378,7 @@ dispatch "default" {
   }
 }
 
-# For answers of language models: candidates with better recent quality come
-# first, and a model may repair its answer once with the findings on it.
+# For language models: better recent quality comes first, and a model may repair its answer once.
 dispatch "quality_first" {
   policy = "quality-aware"
 
@@ -396,17 +390,15 @@ dispatch "quality_first" {
   repair { max = 1 }
 }
 
-# For judges: the call to a model that a judge makes has its own retries, which
-# would be multiplied by those of the judge.
+# For judges: the call to a model that a judge makes has retries of its own, which would multiply.
 dispatch "judge" {
   retry { same_capability = 0 }
 }
 
 # --- prompts: instructions for language models --------------------------------
 
-# The default comes first, then the role, then the intent, then the addenda of
-# the intent. {language}, {style} and {max_chars} come from the constraints of a
-# call; a fragment without its value is omitted.
+# The default comes first, then the role, the intent, and the addenda of the intent. {language}, {style} and
+# {max_chars} come from the constraints of a call; a fragment without its value is omitted.
 prompts {
   default = [
     "You answer a request inside a program; what you write is checked and then used as it stands.",
