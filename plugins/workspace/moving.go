@@ -167,6 +167,7 @@ func importFrames(ctx context.Context, r *request) (edn.Value, error) {
 		out.Key("existing", number(done.Existing))
 		out.OptInt("restored", int64(done.Restored))
 		out.Key("heads", number(done.Heads))
+		out.OptInt("deleted", int64(done.Deleted))
 		out.Key("conflicts", conflicts(done.Conflicts))
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}

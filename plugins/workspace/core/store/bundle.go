@@ -21,6 +21,8 @@ type Bundle struct {
 	// Frames are in the order of the export.
 	Frames []*Frame
 	Heads  []BundleHead
+	// Deleted are the selected paths that are deleted; only an export of history has them.
+	Deleted []string
 
 	texts map[id.ID][]byte
 	byID  map[id.ID]*Frame
@@ -103,6 +105,8 @@ func (b *Bundle) take(r log.Record) error {
 		return b.takeHead(r.Payload)
 	case kindMark:
 		return b.takeMark(r.Payload)
+	case kindTombstones:
+		return b.takeTombstones(r.Payload)
 	}
 	return fmt.Errorf("a record has the unknown kind %d: the export has a newer version", r.Kind)
 }
@@ -161,5 +165,22 @@ func (b *Bundle) takeMark(payload []byte) error {
 		return errNoHead
 	}
 	h.Marked = true
+	return nil
+}
+
+func (b *Bundle) takeTombstones(payload []byte) error {
+	var t tombstoneRecord
+	if err := decodeRecord(payload, &t); err != nil {
+		return err
+	}
+	if !t.Deleted {
+		return errRecord
+	}
+	for _, p := range t.Paths {
+		if err := scan.CheckPath(string(p)); err != nil {
+			return err
+		}
+		b.Deleted = append(b.Deleted, string(p))
+	}
 	return nil
 }

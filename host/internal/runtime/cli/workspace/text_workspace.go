@@ -333,6 +333,13 @@ func importText(p *page, out edn.Value) {
 	if restored := number(out.Key("restored")); restored > 0 {
 		p.line("%s of these %s", counted(restored, "dropped text"), back)
 	}
+	if deleted := number(out.Key("deleted")); deleted > 0 {
+		verb := "deleted"
+		if out.Key("dry-run?").Truthy() {
+			verb = "would be deleted"
+		}
+		p.line("%s %s, as in the export", counted(deleted, "node"), verb)
+	}
 	if conflicts.Len() > 0 {
 		p.line("%s:", counted(conflicts.Len(), "conflict"))
 		p.list("!", conflicts, 0)
