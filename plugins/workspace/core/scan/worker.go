@@ -310,8 +310,11 @@ func (w *worker) nested(d *directory) bool {
 	if w.Visit != nil { // the commit can change without a change of the directory
 		w.Visit(tree.Join(d.path, ".git"))
 	}
-	commit, repository := git.Head(w.fsys, d.path)
-	if !repository {
+	commit, repository, err := git.Head(w.fsys, d.path)
+	if err != nil {
+		w.inexact(d.path, git.ReasonUnreadable, "the nested repository cannot be read: "+err.Error())
+	}
+	if err != nil || !repository {
 		return false
 	}
 	content, err := w.Scheme.Commit(commit)
