@@ -60,7 +60,7 @@ func (p *page) inexact(out edn.Value) {
 	case exact.Truthy():
 		p.field("git", "ids equal those of git")
 	default:
-		p.field("git", "ids differ from those of git:")
+		p.field("git", "ids may differ from those of git:")
 		p.list("!", out.Key("git/inexact"), 0)
 	}
 }
