@@ -419,6 +419,23 @@ func (i invoker) Invoke(ctx context.Context, ask sdk.Ask) (sdk.Answer, error) {
 	return sdk.Answer{Response: response}, nil
 }
 
+// WS-002, WS-066: the adapter keeps the bytes of paths and texts that are not UTF-8.
+func TestAdapterKeepsBytes(t *testing.T) {
+	replaced, raw := "\uFFFD", "\xff"
+	b := scannedBench(t, map[string]string{raw + "/f": "1", replaced + "/f": "2"})
+	w, ctx := workspace.Adapter{Invoker: invoker{b}, Workspace: b.root, Agent: "synthesis"}, t.Context()
+	for _, path := range []string{raw, replaced, raw + "/f"} {
+		_, err := w.WriteContext(ctx, path, workspace.NewFrame{Type: "note", Content: "a\xffb " + path})
+		require.NoError(t, err)
+	}
+	for _, path := range []string{raw, replaced, raw + "/f"} {
+		node, err := w.ReadContext(ctx, path, workspace.View{})
+		require.NoError(t, err)
+		require.Len(t, node.Frames, 1)
+		assert.Equal(t, []string{path, "a\xffb " + path}, []string{node.Path, node.Frames[0].Content})
+	}
+}
+
 // WS-066: the adapter of package sdk/workspace reads, writes, synthesizes and
 // generates through the intents of this plugin.
 func TestAdapter(t *testing.T) {
