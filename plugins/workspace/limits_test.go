@@ -310,7 +310,9 @@ func uploadExport(t *testing.T, file []byte, blob string) {
 			b.call("workspace/import", part(at, min(at+half, len(file))))
 		}
 	}
-	b.call("workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 "////"}`, blob))
+	b.fails("import/invalid", "workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 "////"}`, blob))
+	wrong := append(slices.Clone(file[:half]), 0)
+	b.call("workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 %q}`, blob, base64.StdEncoding.EncodeToString(wrong)))
 	send()
 	b.call("context/diff", fmt.Sprintf(`{:from %s :to %s}`, whole, whole))
 	b.fails("import/invalid", "context/diff", fmt.Sprintf(`{:from %s}`, whole))

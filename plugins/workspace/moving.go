@@ -184,6 +184,11 @@ func (r *request) upload() (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	offset, _ := r.in.Key("offset").AsInt()
+	if offset == 0 {
+		if err := store.CheckExportHead(part); err != nil {
+			return edn.Nil(), err
+		}
+	}
 	received, err := r.uploads.add(r.text("blob"), offset, part)
 	return edn.MustMap(edn.K("received"), edn.Int(received)), err
 }

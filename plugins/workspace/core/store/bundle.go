@@ -60,10 +60,21 @@ func ReadExport(r io.Reader) (*Bundle, error) {
 	if err == nil && !b.begun {
 		err = errNotExport
 	}
+	if err != nil && record == 0 {
+		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", "")
+	}
 	if err != nil {
 		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", fmt.Sprintf("record %d", record+1))
 	}
 	return b, nil
+}
+
+// CheckExportHead returns an error unless the first bytes of a file can be those of an export.
+func CheckExportHead(head []byte) error {
+	if log.BeginsBundle(head) {
+		return nil
+	}
+	return contract.Errorf("import/invalid", "%w", errNotExport).WithOp("import", "")
 }
 
 var (

@@ -380,6 +380,8 @@ func TestImportInvalid(t *testing.T) {
 		bad(b, "flipped", i)
 	}
 	bad(append(slices.Clone(data), 0), "longer", 0)
+	assert.NoError(t, CheckExportHead(data[:64]))
+	typed(t, CheckExportHead(make([]byte, 64)), "import/invalid")
 
 	records := func(change func(i int, r log.Record) []log.Record) []byte {
 		var out bytes.Buffer
