@@ -13,7 +13,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
 	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
-	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -327,8 +326,8 @@ func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, changed("was removed")
 	}
-	if e := scan.TooManyFiles("read", store.Shown(path), err); e != nil {
-		return nil, e
+	if errors.Is(err, contract.OfType("store/io")) { // it says nothing about the file
+		return nil, err
 	}
 	if err != nil {
 		return nil, contract.Errorf("scan/unreadable", "%w", err).WithOp("read", store.Shown(path))
