@@ -311,7 +311,8 @@ func uploadExport(t *testing.T, file []byte, blob string) {
 		}
 	}
 	b.fails("import/invalid", "workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 "////"}`, blob))
-	wrong := append(slices.Clone(file[:half]), 0)
+	wrong := slices.Clone(file[:1000])
+	wrong[999] ^= 1
 	b.call("workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 %q}`, blob, base64.StdEncoding.EncodeToString(wrong)))
 	send()
 	b.call("context/diff", fmt.Sprintf(`{:from %s :to %s}`, whole, whole))
