@@ -325,7 +325,8 @@ func (h *hub) removeMoved(at place) bool {
 	if !found {
 		return false
 	}
-	h.log.Warn("the directory or its store was removed or replaced: the next request opens what is there", "workspace", at.root)
+	h.log.Warn("the directory or its store was removed or replaced: the next request opens what is there",
+		"workspace", at.root)
 	sealed := make(chan struct{})
 	go func() {
 		defer h.moved.Done()

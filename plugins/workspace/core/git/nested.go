@@ -88,7 +88,8 @@ func (r *nested) follow(path string) (p place, info fs.FileInfo, err error) {
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		if rel, outside := filepath.Rel(top, path); outside == nil && filepath.IsLocal(rel) && errors.Is(err, fs.ErrNotExist) {
+		rel, outside := filepath.Rel(top, path)
+		if outside == nil && filepath.IsLocal(rel) && errors.Is(err, fs.ErrNotExist) {
 			return p, nil, nil
 		}
 		return p, nil, err

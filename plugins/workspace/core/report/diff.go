@@ -197,7 +197,8 @@ func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, 
 		d.out.StateRoots = []id.ID{older.Root, newer.Root}
 	}
 	n, f := &d.out.Nodes, &d.out.Frames
-	d.out.Equal = len(d.out.StateRoots)+len(n.Added)+len(n.Modified)+len(n.Removed)+len(n.Renamed)+len(n.AddedDirs)+len(n.RemovedDirs)+
+	d.out.Equal = len(d.out.StateRoots)+
+		len(n.Added)+len(n.Modified)+len(n.Removed)+len(n.Renamed)+len(n.AddedDirs)+len(n.RemovedDirs)+
 		len(f.Added)+len(f.Removed)+len(f.Moved)+len(f.Stale)+len(f.Invalidated)+len(f.Refreshed)+len(f.Deleted) == 0
 	return &d.out, nil
 }

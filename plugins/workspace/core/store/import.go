@@ -212,7 +212,8 @@ func (m *importer) tombstones() error {
 	var list []string
 	for _, path := range m.bundle.Deleted {
 		var known bool
-		err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tombstones WHERE path = ?1)", []byte(path)).Scan(&known)
+		err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tombstones WHERE path = ?1)", []byte(path)).
+			Scan(&known)
 		if err != nil {
 			return err
 		}
