@@ -222,6 +222,7 @@ func TestAskedIsDoneOrRefused(t *testing.T) {
 	version, _ = b.call("context/history", `{:path "d/a"}`).Key("versions").Nth(0)
 	assert.Equal(t, 2, version.Key("frames").Len())
 	b.fails("frame/type-invalid", "context/history", `{:path "d/a" :frame/type "a b"}`)
+	b.fails("input/invalid", "context/report", `{:fail-on ""}`)
 
 	const first = `{:path "d" :frame/types ["x"] :missing :create :policy `
 	b.fails("input/invalid", "context/regenerate", first+`:nonsense}`)

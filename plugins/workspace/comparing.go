@@ -139,8 +139,8 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 	if asked.Sections, err = report.ParseSections(r.in.Key("sections")); err != nil {
 		return edn.Nil(), err
 	}
-	if text := r.text("fail-on"); text != "" {
-		if asked.FailOn, err = report.ParseFailOn(text); err != nil {
+	if r.in.HasKey("fail-on") {
+		if asked.FailOn, err = report.ParseFailOn(r.text("fail-on")); err != nil {
 			return edn.Nil(), err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"golang.org/x/sys/unix"
 	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
@@ -34,7 +35,22 @@ const (
 	lockPatience  = time.Second // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
 	closePatience = 200 * time.Millisecond // wait for the end of a workspace that was moved
+
+	// A store has 9 file descriptors, and 2 more for each of its readers at a time.
+	descriptorsOfStore = 16
+	maxStores          = 256
+	maxSweep           = 15 * time.Second // between two sweeps
 )
+
+// storeLimit returns the number of workspaces that may be open without users, as far as three
+// quarters of the file descriptors that the process may have suffice for their stores.
+func storeLimit() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 1
+	}
+	return int(min(max(limit.Cur/4*3/descriptorsOfStore, 1), maxStores))
+}
 
 // hub holds the open workspaces of the process. They share nothing but this map
 // (WS-049).
@@ -48,6 +64,7 @@ type hub struct {
 	log        *slog.Logger
 	rebuilt    func() // called for each index that was rebuilt; may be nil
 	git        git.Environment
+	stores     int // number of open workspaces above which those without users are closed
 
 	mu       sync.Mutex
 	open     map[string]*opened // by root
@@ -68,6 +85,7 @@ func newHub(life context.Context, cfg settings, agents *agent.Set, invoke derive
 		now:        now,
 		log:        log,
 		git:        git.EnvironmentOf(os.Getenv),
+		stores:     storeLimit(),
 		open:       map[string]*opened{},
 		byID:       map[string]string{},
 	}
@@ -253,7 +271,9 @@ func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.open, at.root)
+		if h.open[at.root] == o { // not if another call keeps it closed now
+			delete(h.open, at.root)
+		}
 		close(o.ready)
 	}()
 	return true, run()
@@ -305,7 +325,8 @@ func (h *hub) removeMoved(at place) bool {
 	if !found {
 		return false
 	}
-	h.log.Warn("the directory or its store was removed or replaced: what is there now is opened", "workspace", at.root)
+	h.log.Warn("the directory or its store was removed or replaced: the next request opens what is there",
+		"workspace", at.root)
 	sealed := make(chan struct{})
 	go func() {
 		defer h.moved.Done()
@@ -378,6 +399,7 @@ func (h *hub) releaseAfter(ctx context.Context, begin <-chan struct{}) {
 // is removed from the hub, so the next request tries again.
 func (h *hub) load(o *opened, at place, how opening, scheme string) {
 	defer close(o.ready)
+	h.makeRoom()
 	o.err = h.read(o, at, how, scheme)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -456,7 +478,7 @@ func atPlace(err error, at place) error {
 // sweepUntil closes workspaces that are idle, until ctx ends.
 func (h *hub) sweepUntil(ctx context.Context) {
 	after := time.Duration(h.cfg.IdleClose) * time.Millisecond
-	tick := time.NewTicker(max(after/4, time.Second))
+	tick := time.NewTicker(min(max(after/4, time.Second), maxSweep))
 	defer tick.Stop()
 	for {
 		select {
@@ -468,20 +490,53 @@ func (h *hub) sweepUntil(ctx context.Context) {
 	}
 }
 
-// sweep closes the workspaces without users for at least a duration. A request
-// that comes meanwhile waits and opens its workspace again.
+// sweep closes the workspaces without users for at least a duration, or whose directory or store
+// is gone. A request that comes meanwhile waits and opens its workspace again.
 func (h *hub) sweep(after time.Duration) {
-	h.mu.Lock()
-	var idle []place
-	for _, o := range h.open {
-		if o.users == 0 && h.now().Sub(o.idle) >= after {
-			idle = append(idle, place{o.root, o.data})
+	for _, o := range h.idle() {
+		at := place{o.root, o.data}
+		if h.now().Sub(o.since) >= after || !o.opened.inPlace(at) {
+			h.release(at)
 		}
 	}
-	h.mu.Unlock()
-	for _, at := range idle {
-		h.release(at)
+}
+
+// makeRoom closes workspaces without users, the least recently used first, while there are more
+// open ones than the file descriptors of the process suffice for.
+func (h *hub) makeRoom() {
+	for _, o := range h.idle() {
+		h.mu.Lock()
+		enough := len(h.open) <= h.stores
+		h.mu.Unlock()
+		if enough {
+			return
+		}
+		h.release(place{o.root, o.data})
 	}
+}
+
+// idle is a workspace without users, with the time since when it has none.
+type idle struct {
+	*opened
+	since time.Time
+}
+
+// idle returns the open workspaces without users, the least recently used first.
+func (h *hub) idle() (list []idle) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, o := range h.open {
+		select {
+		case <-o.ready:
+		default:
+			continue // it is being opened or closed
+		}
+		if o.users == 0 {
+			list = append(list, idle{o, o.idle})
+		}
+	}
+	slices.SortFunc(list, func(a, b idle) int { return a.since.Compare(b.since) })
+	return list
 }
 
 // seal closes a workspace.

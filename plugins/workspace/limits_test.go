@@ -310,7 +310,10 @@ func uploadExport(t *testing.T, file []byte, blob string) {
 			b.call("workspace/import", part(at, min(at+half, len(file))))
 		}
 	}
-	b.call("workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 "////"}`, blob))
+	b.fails("import/invalid", "workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 "////"}`, blob))
+	wrong := slices.Clone(file[:1000])
+	wrong[999] ^= 1
+	b.call("workspace/import", fmt.Sprintf(`{:blob %s :offset 0 :content/b64 %q}`, blob, base64.StdEncoding.EncodeToString(wrong)))
 	send()
 	b.call("context/diff", fmt.Sprintf(`{:from %s :to %s}`, whole, whole))
 	b.fails("import/invalid", "context/diff", fmt.Sprintf(`{:from %s}`, whole))
@@ -417,6 +420,23 @@ func (i invoker) Invoke(ctx context.Context, ask sdk.Ask) (sdk.Answer, error) {
 	}
 	i.fits(ask.Intent, response.Key("result").Key("out"))
 	return sdk.Answer{Response: response}, nil
+}
+
+// WS-002, WS-066: the adapter keeps the bytes of paths and texts that are not UTF-8.
+func TestAdapterKeepsBytes(t *testing.T) {
+	replaced, raw := "\uFFFD", "\xff"
+	b := scannedBench(t, map[string]string{raw + "/f": "1", replaced + "/f": "2"})
+	w, ctx := workspace.Adapter{Invoker: invoker{b}, Workspace: b.root, Agent: "synthesis"}, t.Context()
+	for _, path := range []string{raw, replaced, raw + "/f"} {
+		_, err := w.WriteContext(ctx, path, workspace.NewFrame{Type: "note", Content: "a\xffb " + path})
+		require.NoError(t, err)
+	}
+	for _, path := range []string{raw, replaced, raw + "/f"} {
+		node, err := w.ReadContext(ctx, path, workspace.View{})
+		require.NoError(t, err)
+		require.Len(t, node.Frames, 1)
+		assert.Equal(t, []string{path, "a\xffb " + path}, []string{node.Path, node.Frames[0].Content})
+	}
 }
 
 // WS-066: the adapter of package sdk/workspace reads, writes, synthesizes and

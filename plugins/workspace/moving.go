@@ -167,6 +167,7 @@ func importFrames(ctx context.Context, r *request) (edn.Value, error) {
 		out.Key("existing", number(done.Existing))
 		out.OptInt("restored", int64(done.Restored))
 		out.Key("heads", number(done.Heads))
+		out.OptInt("deleted", int64(done.Deleted))
 		out.Key("conflicts", conflicts(done.Conflicts))
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}
@@ -183,6 +184,11 @@ func (r *request) upload() (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	offset, _ := r.in.Key("offset").AsInt()
+	if offset == 0 {
+		if err := store.CheckExportHead(part); err != nil {
+			return edn.Nil(), err
+		}
+	}
 	received, err := r.uploads.add(r.text("blob"), offset, part)
 	return edn.MustMap(edn.K("received"), edn.Int(received)), err
 }

@@ -51,6 +51,9 @@ func (o *opened) inPlace(at place) bool {
 // link out of the directory.
 func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
 	root, err := os.OpenRoot(o.root)
+	if e := scan.TooManyFiles("read", store.Shown(path), err); e != nil {
+		return nil, e
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +66,9 @@ func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, 
 		return nil, contract.Errorf("generate/binary", "it is not a regular file").WithOp("read", store.Shown(path))
 	}
 	f, err := root.Open(filepath.FromSlash(path))
+	if e := scan.TooManyFiles("read", store.Shown(path), err); e != nil {
+		return nil, e
+	}
 	if err != nil {
 		return nil, scan.WithoutPath(err)
 	}

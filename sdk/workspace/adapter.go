@@ -2,8 +2,10 @@ package workspace
 
 import (
 	"context"
+	"encoding/base64"
 	"regexp"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -46,7 +48,7 @@ type View struct {
 // Node is a node with its frames.
 type Node struct {
 	ID     string
-	Path   string
+	Path   string // its bytes; they need not be UTF-8
 	Kind   string // file, dir, link or repo
 	Frames []Frame
 	// Count is the number of all frames of the node, including frames that the
@@ -64,7 +66,7 @@ type Frame struct {
 	Type      string    `edn:"frame/type"`
 	Agent     string    `edn:"agent/id"`
 	Node      string    `edn:"node/id"`
-	Content   string    `edn:"content"`
+	Content   string    `edn:"content"` // its bytes; they need not be UTF-8
 	MediaType string    `edn:"content/type"`
 	Omitted   bool      `edn:"content/omitted?"` // the text did not fit into MaxBytes
 	CreatedAt time.Time `edn:"created-at"`
@@ -77,7 +79,7 @@ type Frame struct {
 // NewFrame is a frame to write.
 type NewFrame struct {
 	Type      string
-	Content   string
+	Content   string         // its bytes; they need not be UTF-8
 	MediaType string         // such as text/markdown; may be empty
 	Meta      map[string]any // scalars; may be nil
 	// Basis is the id of a frame on which the text is based in addition to the
@@ -100,7 +102,7 @@ type Written struct {
 }
 
 // ReadContext returns a node with the frames that a view selects. node is a
-// path or a node id.
+// path or a node id, here and in the other methods. A path need not be UTF-8.
 func (a Adapter) ReadContext(ctx context.Context, node string, v View) (Node, error) {
 	in := a.input(node)
 	in.Opt("view", v.value())
@@ -116,7 +118,7 @@ func (a Adapter) ReadContext(ctx context.Context, node string, v View) (Node, er
 func (a Adapter) WriteContext(ctx context.Context, node string, f NewFrame) (Written, error) {
 	in := a.input(node)
 	in.Key("frame/type", edn.Text(f.Type))
-	in.Key("content", edn.Text(f.Content))
+	putBytes(&in, "content", f.Content)
 	in.OptText("content/type", f.MediaType)
 	if f.Meta != nil {
 		meta, err := sdk.Encode(f.Meta)
@@ -143,9 +145,11 @@ func (a Adapter) Synthesize(ctx context.Context, node, frameType string) (Writte
 	return a.written(ctx, "context/synthesize", &in)
 }
 
-// GenerateFrame calls a model to write a frame about a node. prompt replaces the
-// prompt of the agent; empty keeps it. If a frame with equal inputs exists, no
-// model is called.
+// GenerateFrame makes a frame about a node, as context/generate does. prompt replaces
+// the prompt of the agent; empty keeps it. With a prompt, or if the agent has a model,
+// a model writes the frame, unless one with equal inputs exists; Attribution is then
+// that of the model. Otherwise the frame is extracted from the file or synthesized from
+// the frames of the directory, unless there is a fresh one of the type.
 func (a Adapter) GenerateFrame(ctx context.Context, node, prompt, frameType string) (Written, error) {
 	in := a.input(node)
 	in.Key("frame/type", edn.Text(frameType))
@@ -163,9 +167,31 @@ func (a Adapter) input(node string) edn.MapBuilder {
 	if nodeID.MatchString(node) {
 		b.Key("node/id", edn.Text(node))
 	} else {
-		b.Key("path", edn.Text(node))
+		putBytes(&b, "path", node)
 	}
 	return b
+}
+
+// putBytes adds a text under key, or bytes that are not UTF-8 under key/b64.
+func putBytes(b *edn.MapBuilder, key, s string) {
+	if utf8.ValidString(s) {
+		b.Key(key, edn.Text(s))
+		return
+	}
+	b.Key(key+"/b64", edn.Text(base64.RawURLEncoding.EncodeToString([]byte(s))))
+}
+
+// bytesOf returns what putBytes added to a map.
+func bytesOf(m edn.Value, key string) (string, error) {
+	if encoded, ok := m.Key(key + "/b64").AsString(); ok {
+		raw, err := base64.RawURLEncoding.DecodeString(encoded)
+		if err != nil {
+			return "", contract.Errorf("runtime/protocol", ":context/get-node: :%s/b64 of the answer: %w", key, err)
+		}
+		return string(raw), nil
+	}
+	s, _ := m.Key(key).AsString()
+	return s, nil
 }
 
 func (a Adapter) invoke(ctx context.Context, intent string, in *edn.MapBuilder) (sdk.Answer, error) {
@@ -227,10 +253,11 @@ func (v View) value() edn.Value {
 }
 
 // nodeOf reads the output of get-node.
-func nodeOf(out edn.Value) (Node, error) {
-	var n Node
+func nodeOf(out edn.Value) (n Node, err error) {
 	n.ID, _ = out.Key("node/id").AsString()
-	n.Path, _ = out.Key("node").Key("path").AsString()
+	if n.Path, err = bytesOf(out.Key("node"), "path"); err != nil {
+		return n, err
+	}
 	n.Kind, _ = out.Key("node").Key("kind").AsKeyword()
 	n.Root, _ = out.Key("root").AsString()
 	count, _ := out.Key("frame/count").AsInt()
@@ -240,6 +267,9 @@ func nodeOf(out edn.Value) (Node, error) {
 		var f Frame
 		if err := edn.Decode(v, &f); err != nil {
 			return n, contract.Errorf("runtime/protocol", ":context/get-node: a frame of the answer: %w", err)
+		}
+		if f.Content, err = bytesOf(v, "content"); err != nil {
+			return n, err
 		}
 		f.Origin, _ = v.Key("frame/origin").AsKeyword()
 		f.State, _ = v.Key("state").AsKeyword()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,8 @@ func (c *command) readFile(name string, limit int) ([]byte, error) {
 }
 
 // openFile opens a file. For standard input, and for other files that are not regular, it opens a
-// copy.
-func (c *command) openFile(name string) (*os.File, error) {
+// copy, unless accept returns an error for its first bytes: such a file need not have an end.
+func (c *command) openFile(name string, accept func(head []byte) error) (*os.File, error) {
 	return uninterrupted(c, func() (*os.File, error) {
 		in, err := c.source(name)
 		if err != nil {
@@ -47,10 +48,21 @@ func (c *command) openFile(name string) (*os.File, error) {
 			}
 		}
 		defer func() { _ = in.Close() }()
-		f, err := copied(in)
+		head := make([]byte, headBytes)
+		n, err := io.ReadFull(in, head)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, readError(name, err)
+		}
+		if err := accept(head[:n]); err != nil {
+			return nil, err
+		}
+		f, err := copied(io.MultiReader(bytes.NewReader(head[:n]), in))
 		return f, readError(name, err)
 	})
 }
+
+// headBytes is how many bytes of a file decide whether it is copied.
+const headBytes = 64
 
 // copied returns a file without a name that has the content of a reader.
 func copied(in io.Reader) (*os.File, error) {

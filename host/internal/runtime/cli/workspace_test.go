@@ -311,6 +311,7 @@ func TestWorkspaceLargeExport(t *testing.T) {
 	assert.Contains(t, w.good("workspace", "import", elsewhere, "--yes"), "7 exist already")
 	assert.Contains(t, w.good("context", "diff", elsewhere, "--edn"), ":equal? true")
 	assert.Contains(t, w.good("context", "diff", "./all.frm", "--edn"), ":equal? true")
+	assert.Contains(t, w.run("workspace", "import", "/dev/zero", "--yes").stderr, ":import/invalid", "it has no end")
 	got := w.run("context", "diff", "all.frm")
 	assert.Equal(t, 5, got.code)
 	assert.Contains(t, got.stderr, "write ./all.frm for the file")

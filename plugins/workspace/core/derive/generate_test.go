@@ -238,6 +238,13 @@ func TestGenerateErrors(t *testing.T) {
 	w.mu.Unlock()
 	fails("frame/basis-mismatch")
 	w.files["d/a"] = "1"
+	for given, want := range map[error]string{
+		errors.New("no"): "scan/unreadable", contract.Errorf("store/io", "no descriptor"): "store/io",
+	} {
+		w.failRead = given
+		fails(want)
+	}
+	w.failRead = nil
 
 	answers := func(text, meta string) {
 		w.model = func(context.Context, Call) (*Answer, error) { return answer(text, meta), nil }

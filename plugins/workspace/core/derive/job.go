@@ -326,6 +326,9 @@ func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, changed("was removed")
 	}
+	if errors.Is(err, contract.OfType("store/io")) { // it says nothing about the file
+		return nil, err
+	}
 	if err != nil {
 		return nil, contract.Errorf("scan/unreadable", "%w", err).WithOp("read", store.Shown(path))
 	}

@@ -41,6 +41,7 @@ type world struct {
 	agents   []agent.Agent
 	reads    atomic.Int64
 	onRead   func(path string)
+	failRead error // of every read; nil: none
 
 	mu    sync.Mutex
 	files map[string]string
@@ -71,6 +72,9 @@ func newWorld(t testing.TB, files map[string]string, change ...func(*world, *Opt
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			text, ok := w.files[path]
+			if w.failRead != nil {
+				return nil, w.failRead
+			}
 			if !ok {
 				return nil, fs.ErrNotExist
 			}

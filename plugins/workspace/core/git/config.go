@@ -49,12 +49,15 @@ type Environment struct {
 	System string // /etc/gitconfig
 	Home   string
 	Config string // $XDG_CONFIG_HOME, or .config of Home
+	// NoHome means that HOME is not known, so the files of the user are not read.
+	NoHome bool
 }
 
 // EnvironmentOf returns the environment that the variables of getenv describe;
 // getenv is os.Getenv or has its form.
 func EnvironmentOf(getenv func(string) string) Environment {
 	e := Environment{System: "/etc/gitconfig", Home: getenv("HOME"), Config: getenv("XDG_CONFIG_HOME")}
+	e.NoHome = e.Home == ""
 	if getenv("GIT_CONFIG_NOSYSTEM") != "" {
 		e.System = ""
 	}
@@ -75,7 +78,10 @@ var converting = map[string]string{
 // repository.
 func Read(root string, env Environment) *Settings {
 	s := &Settings{Format: "sha1"}
-	r := reader{settings: s, home: env.Home, core: map[string]setting{}}
+	r := reader{settings: s, root: root, home: env.Home, core: map[string]setting{}}
+	if env.NoHome {
+		r.unreadable("~/.gitconfig", `HOME is not set: pass it to the plugin with env_pass = ["HOME"]`)
+	}
 	r.config(env.System)
 	if env.Config != "" {
 		r.config(filepath.Join(env.Config, "git", "config"))
@@ -90,12 +96,14 @@ func Read(root string, env Environment) *Settings {
 			r.config(filepath.Join(dir, "config.worktree"))
 		}
 		r.exclude(filepath.Join(common, "info", "exclude"), ".git/info/exclude")
-		r.attributes(filepath.Join(common, "info", "attributes"))
+		attributes := filepath.Join(common, "info", "attributes")
+		r.attributes(attributes, attributes)
 	}
-	r.user("excludesfile", "ignore", env, func(path string) { r.exclude(path, path) })
+	r.user("excludesfile", "ignore", env, r.exclude)
 	r.user("attributesfile", "attributes", env, r.attributes)
 	if env.System != "" {
-		r.attributes(filepath.Join(filepath.Dir(env.System), "gitattributes"))
+		attributes := filepath.Join(filepath.Dir(env.System), "gitattributes")
+		r.attributes(attributes, attributes)
 	}
 	for name, exact := range converting {
 		if v, set := r.core[name]; set && boolean(v.value) != exact {
@@ -120,7 +128,7 @@ type setting struct{ value, file string }
 // worktrees share; empty if there is none.
 func locate(root string) (dir, common string) {
 	dir = filepath.Join(root, ".git")
-	info, err := os.Lstat(dir)
+	info, err := os.Stat(dir) // git follows a link
 	if err != nil {
 		return "", ""
 	}
@@ -148,6 +156,7 @@ func locate(root string) (dir, common string) {
 
 type reader struct {
 	settings  *Settings
+	root      string // of the workspace
 	home      string
 	core      map[string]setting // last value of each key of the section core
 	worktrees bool
@@ -160,23 +169,40 @@ func (r *reader) read(path string) []byte {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.settings.Inexact = append(r.settings.Inexact, Inexact{Path: path, Reason: ReasonUnreadable, Detail: err.Error()})
+		r.unreadable(path, err.Error())
 	}
 	return text
 }
 
-// user passes to use the path that a key of the configuration names, or the default path.
-func (r *reader) user(key, fallback string, env Environment, use func(path string)) {
+func (r *reader) unreadable(path, detail string) {
+	r.settings.Inexact = append(r.settings.Inexact, Inexact{Path: path, Reason: ReasonUnreadable, Detail: detail})
+}
+
+// user passes to use the path that a key of the configuration names, or the default path, and the
+// name that git shows of it. Git runs in the directory of the worktree, so a relative path is
+// relative to it.
+func (r *reader) user(key, fallback string, env Environment, use func(path, name string)) {
 	named, set := r.core[key]
-	path := named.value
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		path = filepath.Join(r.home, rest)
+	name := named.value
+	switch {
+	case !set && env.Config != "":
+		name = filepath.Join(env.Config, "git", fallback)
+	case strings.HasPrefix(name, "~"):
+		rest, own := strings.CutPrefix(name, "~/")
+		if !own || r.home == "" {
+			r.unreadable(name, "core."+key+" names a home directory that is not known")
+			return
+		}
+		name = filepath.Join(r.home, rest)
+	case strings.HasPrefix(name, "%(") || strings.HasPrefix(name, ":("):
+		r.unreadable(name, "core."+key+" has a prefix that is not known")
+		return
 	}
-	if !set && env.Config != "" {
-		path = filepath.Join(env.Config, "git", fallback)
-	}
-	if path != "" {
-		use(path)
+	if path := name; path != "" {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(r.root, path)
+		}
+		use(path, name)
 	}
 }
 
@@ -186,9 +212,9 @@ func (r *reader) exclude(path, name string) {
 	}
 }
 
-func (r *reader) attributes(path string) {
+func (r *reader) attributes(path, name string) {
 	if what := Converting(r.read(path)); what != "" {
-		r.settings.Inexact = append(r.settings.Inexact, Inexact{Path: path, Reason: ReasonAttributes, Detail: what})
+		r.settings.Inexact = append(r.settings.Inexact, Inexact{Path: name, Reason: ReasonAttributes, Detail: what})
 	}
 }
 

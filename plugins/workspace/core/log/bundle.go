@@ -65,8 +65,11 @@ var (
 func ReadBundle(r io.Reader, visit func(Record) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	begin, stored, err := readRecord(in)
+	if err != nil && !errors.Is(err, errBundle) && !errors.Is(err, errBundleEnd) {
+		return err
+	}
 	if err != nil || begin.Kind != kindSegment || len(begin.Payload) != len(bundleMagic)+1 || !bytes.HasPrefix(begin.Payload, []byte(bundleMagic)) {
-		return errors.Join(errBundle, err)
+		return errBundle
 	}
 	alg := id.Alg(begin.Payload[len(bundleMagic)])
 	if alg != id.BLAKE3 && alg != id.SHA256 {
@@ -99,6 +102,14 @@ func ReadBundle(r io.Reader, visit func(Record) error) error {
 			return err
 		}
 	}
+}
+
+// BeginsBundle reports whether the first bytes of a file can be those of a bundle.
+func BeginsBundle(head []byte) bool {
+	begin := binary.BigEndian.AppendUint32(nil, uint32(1+len(bundleMagic)+1))
+	begin = append(append(begin, kindSegment), bundleMagic...)
+	n := min(len(head), len(begin))
+	return bytes.Equal(head[:n], begin[:n])
 }
 
 // readRecord reads one record. Memory grows with what is there, not with the

@@ -363,3 +363,12 @@ func TestErrorsNameTheOperation(t *testing.T) {
 	d := &Damage{File: "x", Reason: "why"}
 	assert.True(t, strings.Contains(errors.Join(d).Error(), "why"))
 }
+
+// WS-174: what does not begin as a bundle has one error, however it goes on.
+func TestNotABundle(t *testing.T) {
+	for _, text := range []string{"", "gar", "garbage\n", strings.Repeat("\x00", 100)} {
+		err := ReadBundle(strings.NewReader(text), func(Record) error { return nil })
+		assert.Equal(t, errBundle, err, "%q", text)
+		assert.Equal(t, text == "", BeginsBundle([]byte(text)), "%q", text)
+	}
+}

@@ -17,6 +17,7 @@ import (
 // Side is one of the two states that Diff compares.
 type Side struct {
 	Seq    uint64 // 0 for an export
+	Root   id.ID  // state root; zero for an export that is not of all frames
 	Export bool
 	Range  store.ExportRange // limits of an export
 	Tree   *tree.Tree
@@ -43,6 +44,9 @@ func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 	err := s.View(ctx, asOf, func(v *store.Snapshot) (err error) {
 		side.Seq = v.Seq()
 		if side.Scanned, err = v.Scanned(ctx); err != nil {
+			return err
+		}
+		if side.Root, err = v.StateRoot(ctx); err != nil {
 			return err
 		}
 		if side.Tree, err = v.Tree(ctx); err != nil {
@@ -83,11 +87,13 @@ type DiffRequest struct {
 
 // Difference is the result of diff. Empty lists are absent.
 type Difference struct {
-	Equal    bool        `edn:"equal?"`
-	Nodes    NodeDiff    `edn:"nodes"`
-	Frames   FrameDiff   `edn:"frames"`
-	Texts    []TextDiff  `edn:"texts,omitempty"`
-	Warnings []edn.Value `edn:"warnings,omitempty"`
+	Equal  bool      `edn:"equal?"`
+	Nodes  NodeDiff  `edn:"nodes"`
+	Frames FrameDiff `edn:"frames"`
+	// StateRoots are those of both states if they differ and are known.
+	StateRoots []id.ID     `edn:"state-roots,omitempty"`
+	Texts      []TextDiff  `edn:"texts,omitempty"`
+	Warnings   []edn.Value `edn:"warnings,omitempty"`
 }
 
 // NodeDiff are the files, links and nested repositories that differ.
@@ -186,8 +192,13 @@ func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, 
 	if a, b := older.Scanned.Rules, newer.Scanned.Rules; !a.IsZero() && !b.IsZero() && a != b { // WS-032
 		d.out.Warnings = append(d.out.Warnings, edn.Text("the two scans had different ignore rules"))
 	}
+	whole := r.Path == "" && len(r.Types) == 0
+	if whole && !older.Root.IsZero() && !newer.Root.IsZero() && older.Root != newer.Root { // WS-014
+		d.out.StateRoots = []id.ID{older.Root, newer.Root}
+	}
 	n, f := &d.out.Nodes, &d.out.Frames
-	d.out.Equal = len(n.Added)+len(n.Modified)+len(n.Removed)+len(n.Renamed)+len(n.AddedDirs)+len(n.RemovedDirs)+
+	d.out.Equal = len(d.out.StateRoots)+
+		len(n.Added)+len(n.Modified)+len(n.Removed)+len(n.Renamed)+len(n.AddedDirs)+len(n.RemovedDirs)+
 		len(f.Added)+len(f.Removed)+len(f.Moved)+len(f.Stale)+len(f.Invalidated)+len(f.Refreshed)+len(f.Deleted) == 0
 	return &d.out, nil
 }

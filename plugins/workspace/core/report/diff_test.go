@@ -357,6 +357,36 @@ func TestDiffOfExports(t *testing.T) {
 	}
 }
 
+// WS-014, WS-174: of states whose roots differ, diff says so, also where all nodes and frames are
+// equal: of one path that was deleted and had no frame, for example.
+func TestDiffOfStateRoots(t *testing.T) {
+	w := storetest.Open(t, id.B3)
+	w.Tree(map[string]string{"a": "1", "b": "1"})
+	w.Put("a", "note", "about a")
+	before, backup := side(t, w, store.Latest), exportSide(t, w, store.ExportRange{History: true})
+	_, err := w.Update(background, "", func(tx *store.Tx) error {
+		_, err := tx.Delete("b")
+		return err
+	})
+	require.NoError(t, err)
+	after := side(t, w, store.Latest)
+	for _, older := range []*Side{before, backup} {
+		d, err := Diff(background, older, after, DiffRequest{})
+		require.NoError(t, err)
+		assert.False(t, d.Equal)
+		assert.Equal(t, []id.ID{before.Root, after.Root}, d.StateRoots)
+		assert.Empty(t, entriesOf(d, false))
+		d, err = Diff(background, older, after, DiffRequest{Path: "a"})
+		require.NoError(t, err)
+		assert.True(t, d.Equal, "of a part, the state roots say nothing")
+	}
+	for _, limited := range []store.ExportRange{{}, {Path: "a", History: true}} {
+		d, err := Diff(background, exportSide(t, w, limited), before, DiffRequest{})
+		require.NoError(t, err)
+		assert.Empty(t, d.StateRoots)
+	}
+}
+
 // exportSide exports the current state and reads it as a side.
 func exportSide(t *testing.T, w *storetest.World, sel store.ExportRange) *Side {
 	t.Helper()

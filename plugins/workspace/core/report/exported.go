@@ -48,6 +48,9 @@ func ExportSide(ctx context.Context, b *store.Bundle, temp string, like *store.S
 		return nil, err
 	}
 	side.Seq, side.Export, side.Range = 0, true, b.Head.Range()
+	if side.Root = (id.ID{}); side.Range.IsWhole() {
+		side.Root = b.Head.StateRoot
+	}
 	side.forgetStates(b)
 	side.Text = func(_ context.Context, frame id.ID) ([]byte, error) {
 		f := b.Frame(frame)

@@ -40,7 +40,7 @@ func (w *worker) hash(d *directory, n *tree.Node) {
 		w.unstable(path)
 		d.lose(n)
 	default:
-		w.unreadable(path)
+		w.unreadable(path, err)
 		d.lose(n)
 	}
 }
@@ -169,7 +169,7 @@ func (w *worker) stat(d *directory, name string, st *unix.Stat_t) bool {
 			w.unstable(tree.Join(d.path, name))
 		}
 	default:
-		w.unreadable(tree.Join(d.path, name))
+		w.unreadable(tree.Join(d.path, name), err)
 	}
 	return false
 }

@@ -182,6 +182,15 @@ func TestInexactIsSaid(t *testing.T) {
 		"working-tree-encoding": {attributes("*.go working-tree-encoding=UTF-16\n"), git.ReasonAttributes, "d/.gitattributes"},
 		"no attribute":          {attributes("*.go -ident !filter linguist-generated\n"), "", ""},
 		"info/attributes":       {func(root string) { write(root, ".git/info/attributes", "* text=auto\n") }, git.ReasonAttributes, "attributes"},
+		"relative attributesFile": {func(root string) {
+			config("attributesFile = d/mine\n")(root)
+			write(root, "d/mine", "*.go text\n")
+		}, git.ReasonAttributes, "d/mine"},
+		"excludesFile of another user": {config("excludesFile = ~other/mine\n"), git.ReasonUnreadable, "~other/mine"},
+		"excludesFile with a prefix":   {config("excludesFile = %(prefix)/mine\n"), git.ReasonUnreadable, "%(prefix)/mine"},
+		"nested repository out of reach": {func(root string) {
+			write(root, "n/.git", "gitdir: "+filepath.Join(t.TempDir(), "absent")+"\n")
+		}, git.ReasonUnreadable, "n"},
 		"ignored attributes": {func(root string) {
 			write(root, "d/.gitattributes", "* text\n")
 			write(root, "d/.gitignore", "*\n")
@@ -252,6 +261,74 @@ func TestExcludesOfGit(t *testing.T) {
 	env := git.EnvironmentOf(func(name string) string { return map[string]string{"HOME": home, "GIT_CONFIG_NOSYSTEM": "1"}[name] })
 	assert.Equal(t, []string{"c"}, names(run(t, Options{Root: root, Scheme: id.GitSHA1, Git: env})))
 	assert.Equal(t, []string{"a", "b", "c"}, names(run(t, Options{Root: root, Scheme: id.B3, Git: env})))
+}
+
+// WS-031: a relative core.excludesFile is relative to the worktree, as for git.
+func TestRelativeExcludesFile(t *testing.T) {
+	coretest.NeedGit(t)
+	root := t.TempDir()
+	repo := coretest.Init(t, root, "sha1")
+	repo.Run("config", "core.excludesFile", "d/mine")
+	write(t, root, "1.tmp", "d/2.tmp", "a")
+	require.NoError(t, os.WriteFile(filepath.Join(root, "d", "mine"), []byte("*.tmp\n"), 0o644))
+	r := run(t, Options{Root: root, Scheme: id.GitSHA1})
+	assert.Empty(t, r.Inexact)
+	want, entries := repo.WriteTree()
+	equalsGit(t, r, want, entries)
+	d, err := Explain(Options{Root: root, Scheme: id.GitSHA1}, "1.tmp", false)
+	require.NoError(t, err)
+	assert.Equal(t, repo.Explain([]string{"1.tmp"})["1.tmp"], coretest.Decision{Source: d.Source, Line: fmt.Sprint(d.Line), Pattern: d.Pattern})
+}
+
+// WS-017: without HOME the configuration of the user is not known.
+func TestUnknownHome(t *testing.T) {
+	root := t.TempDir()
+	env := git.EnvironmentOf(func(name string) string { return map[string]string{"GIT_CONFIG_NOSYSTEM": "1"}[name] })
+	inexact := run(t, Options{Root: root, Scheme: id.GitSHA1, Git: env}).Inexact
+	require.Len(t, inexact, 1)
+	assert.Equal(t, git.ReasonUnreadable, inexact[0].Reason)
+	assert.Equal(t, "~/.gitconfig", inexact[0].Path)
+}
+
+// WS-016: a nested repository is a leaf also if its .git is a link, or names a directory in this or
+// another repository.
+func TestLinkedRepositories(t *testing.T) {
+	coretest.NeedGit(t)
+	root, other := t.TempDir(), t.TempDir()
+	coretest.Init(t, other, "sha1").Run("commit", "-q", "--allow-empty", "-m", "outside")
+	repo := coretest.Init(t, root, "sha1")
+	repo.Run("commit", "-q", "--allow-empty", "-m", "inside")
+	repo.Run("worktree", "add", "-q", "worktree")
+	repo.Run("worktree", "add", "-q", "--detach", "d/detached")
+	coretest.At(t, other).Run("worktree", "add", "-q", filepath.Join(root, "foreign"))
+	relative, err := filepath.Rel(filepath.Join(root, "named"), filepath.Join(other, ".git"))
+	require.NoError(t, err)
+	for dir, make := range map[string]func(git string) error{
+		"linked":            func(git string) error { return os.Symlink(filepath.Join(other, ".git"), git) },
+		"linked inside":     func(git string) error { return os.Symlink("../.git", git) },
+		"linked to a file":  func(git string) error { return os.Symlink("../worktree/.git", git) },
+		"linked to nothing": func(git string) error { return os.Symlink("../absent", git) },
+		"linked to other":   func(git string) error { return os.Symlink("../worktree", git) },
+		"named":             func(git string) error { return os.WriteFile(git, []byte("gitdir: "+relative+"\n"), 0o644) },
+		"named absolutely": func(git string) error {
+			return os.WriteFile(git, []byte("gitdir: "+filepath.Join(other, ".git")+"\n"), 0o644)
+		},
+	} {
+		require.NoError(t, make(filepath.Join(makeDir(t, root, dir), ".git")))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "f"), nil, 0o644))
+	}
+	r := run(t, Options{Root: root, Scheme: id.GitSHA1})
+	assert.Empty(t, r.Inexact)
+	want, entries := repo.WriteTree()
+	equalsGit(t, r, want, entries)
+	leaves := 0
+	r.Tree.Walk(func(_ string, n *tree.Node) bool {
+		if n.Mode == id.Repo {
+			leaves++
+		}
+		return true
+	})
+	assert.Equal(t, 7, leaves)
 }
 
 // WS-034: nested repositories are descended, or leaves if the workspace says so.

@@ -115,6 +115,23 @@ func exchange(a, b string) error {
 	return errors.Join(os.Rename(a, tmp), os.Rename(b, a), os.Rename(tmp, b))
 }
 
+// WS-185: without a file descriptor, a scan fails with that cause; it takes no entry for
+// unreadable.
+func TestNoDescriptorLeft(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a", "d/b")
+	for _, path := range []string{"a", "d", "d/b"} {
+		_, err := Run(context.Background(), Options{Root: root, Scheme: id.B3, SkipUnreadable: true, before: func(_, at string) error {
+			if at == path {
+				return unix.EMFILE
+			}
+			return nil
+		}})
+		require.ErrorIs(t, err, contract.OfType("store/io"), path)
+		assert.Contains(t, contract.AsError(err).Hint, "open_files")
+	}
+}
+
 // WS-022: an entry that cannot be read fails the scan, with all such paths, or
 // is left out if the caller wants that.
 func TestUnreadable(t *testing.T) {

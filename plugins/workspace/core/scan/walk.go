@@ -136,6 +136,9 @@ func (h *handle) release() {
 
 // unreadable is the error of a root that cannot be opened.
 func unreadable(op, root string, err error) *contract.Error {
+	if e := TooManyFiles(op, root, err); e != nil {
+		return e
+	}
 	return contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp(op, root).
 		WithHint("check that the directory exists and that this user may read it")
 }
@@ -265,7 +268,13 @@ func (w *walker) finished() {
 	}
 }
 
-func (w *walker) unreadable(path string) {
+// unreadable records an entry that cannot be read. Without a file descriptor, the scan fails: that
+// says nothing about the entry.
+func (w *walker) unreadable(path string, err error) {
+	if e := TooManyFiles("scan", shown(path), err); e != nil {
+		w.fail(e)
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.result.Unreadable = append(w.result.Unreadable, path)

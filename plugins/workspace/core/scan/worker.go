@@ -93,7 +93,10 @@ func (w *worker) open(d *directory) bool {
 		w.unstable(d.path)
 		return false
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EIO), errors.Is(err, unix.ESTALE):
-		w.unreadable(d.path)
+		w.unreadable(d.path, err)
+		return false
+	case TooManyFiles("scan", shown(d.path), err) != nil:
+		w.fail(TooManyFiles("scan", shown(d.path), err))
 		return false
 	default:
 		w.fail(contract.Errorf("store/io", "open the directory: %w", err).WithOp("scan", shown(d.path)))
@@ -115,7 +118,7 @@ func (w *worker) open(d *directory) bool {
 func (w *worker) whole(d *directory) {
 	entries, err := w.list(d.handle.fd)
 	if err != nil {
-		w.unreadable(d.path)
+		w.unreadable(d.path, err)
 		if d.up != nil {
 			d.up.lose(d.node)
 		}
@@ -310,8 +313,11 @@ func (w *worker) nested(d *directory) bool {
 	if w.Visit != nil { // the commit can change without a change of the directory
 		w.Visit(tree.Join(d.path, ".git"))
 	}
-	commit, repository := git.Head(w.fsys, d.path)
-	if !repository {
+	commit, repository, err := git.Head(w.fsys, d.path)
+	if err != nil {
+		w.inexact(d.path, git.ReasonUnreadable, "the nested repository cannot be read: "+err.Error())
+	}
+	if err != nil || !repository {
 		return false
 	}
 	content, err := w.Scheme.Commit(commit)

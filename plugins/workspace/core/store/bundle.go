@@ -21,6 +21,8 @@ type Bundle struct {
 	// Frames are in the order of the export.
 	Frames []*Frame
 	Heads  []BundleHead
+	// Deleted are the selected paths that are deleted; only an export of history has them.
+	Deleted []string
 
 	texts map[id.ID][]byte
 	byID  map[id.ID]*Frame
@@ -58,10 +60,21 @@ func ReadExport(r io.Reader) (*Bundle, error) {
 	if err == nil && !b.begun {
 		err = errNotExport
 	}
+	if err != nil && record == 0 {
+		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", "")
+	}
 	if err != nil {
 		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", fmt.Sprintf("record %d", record+1))
 	}
 	return b, nil
+}
+
+// CheckExportHead returns an error unless the first bytes of a file can be those of an export.
+func CheckExportHead(head []byte) error {
+	if log.BeginsBundle(head) {
+		return nil
+	}
+	return contract.Errorf("import/invalid", "%w", errNotExport).WithOp("import", "")
 }
 
 var (
@@ -103,6 +116,8 @@ func (b *Bundle) take(r log.Record) error {
 		return b.takeHead(r.Payload)
 	case kindMark:
 		return b.takeMark(r.Payload)
+	case kindTombstones:
+		return b.takeTombstones(r.Payload)
 	}
 	return fmt.Errorf("a record has the unknown kind %d: the export has a newer version", r.Kind)
 }
@@ -161,5 +176,22 @@ func (b *Bundle) takeMark(payload []byte) error {
 		return errNoHead
 	}
 	h.Marked = true
+	return nil
+}
+
+func (b *Bundle) takeTombstones(payload []byte) error {
+	var t tombstoneRecord
+	if err := decodeRecord(payload, &t); err != nil {
+		return err
+	}
+	if !t.Deleted {
+		return errRecord
+	}
+	for _, p := range t.Paths {
+		if err := scan.CheckPath(string(p)); err != nil {
+			return err
+		}
+		b.Deleted = append(b.Deleted, string(p))
+	}
 	return nil
 }

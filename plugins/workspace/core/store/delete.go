@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -42,23 +43,16 @@ const maxPathBytes = 1 << 20
 
 func (tx *Tx) mark(path, op string, deleted bool) ([]string, error) {
 	from, to := span(path)
-	rows, err := tx.store.index.conn.QueryContext(context.Background(), `SELECT DISTINCT path,
-		EXISTS (SELECT 1 FROM tombstones t WHERE t.path = versions.path AND t.until IS NULL)
-		FROM versions WHERE path >= ?1 AND path < ?2 ORDER BY path`, from, to)
+	rows, err := tx.store.index.conn.QueryContext(context.Background(), `SELECT path,
+		EXISTS (SELECT 1 FROM tombstones t WHERE t.path = known.path AND t.until IS NULL)
+		FROM (SELECT path FROM versions WHERE path >= ?1 AND path < ?2
+			UNION SELECT path FROM tombstones WHERE path >= ?1 AND path < ?2) known ORDER BY path`, from, to)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	var list []string
-	record, size, found := tombstoneRecord{Deleted: deleted}, 0, false
-	flush := func() error {
-		if len(record.Paths) == 0 {
-			return nil
-		}
-		r, err := encodeRecord(kindTombstones, record)
-		record.Paths, size = nil, 0
-		return keep(err, tx.add(r))
-	}
+	found := false
 	for rows.Next() {
 		var p []byte
 		var is bool
@@ -73,13 +67,6 @@ func (tx *Tx) mark(path, op string, deleted bool) ([]string, error) {
 			continue
 		}
 		list = append(list, string(p))
-		record.Paths = append(record.Paths, blob(p))
-		size += len(p)
-		if size > maxPathBytes {
-			if err := flush(); err != nil {
-				return nil, err
-			}
-		}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -87,7 +74,42 @@ func (tx *Tx) mark(path, op string, deleted bool) ([]string, error) {
 	if !found {
 		return nil, contract.Errorf("path/not-in-tree", "the path was never scanned or is ignored").WithOp(op, path)
 	}
-	return list, flush()
+	return list, eachTombstones(list, deleted, tx.add)
+}
+
+// eachTombstones passes records to add that delete or restore paths.
+func eachTombstones(paths []string, deleted bool, add func(log.Record) error) error {
+	record, size := tombstoneRecord{Deleted: deleted}, 0
+	for i, p := range paths {
+		record.Paths = append(record.Paths, []byte(p))
+		if size += len(p); size <= maxPathBytes && i < len(paths)-1 {
+			continue
+		}
+		r, err := encodeRecord(kindTombstones, record)
+		if err == nil {
+			err = add(r)
+		}
+		if err != nil {
+			return err
+		}
+		record.Paths, size = nil, 0
+	}
+	return nil
+}
+
+// deletedBelow returns the deleted paths of a subtree, sorted.
+func (v *Snapshot) deletedBelow(ctx context.Context, dir string) (list []string, err error) {
+	from, to := span(dir)
+	err = v.frames().each(ctx, func(rows *sql.Rows) error {
+		var path []byte
+		err := rows.Scan(&path)
+		if tree.Below(string(path), dir) {
+			list = append(list, string(path))
+		}
+		return err
+	}, `SELECT path FROM tombstones WHERE path >= ?1 AND path < ?2 AND since <= ?3 AND (until IS NULL OR until > ?3)
+		ORDER BY path`, from, to, int64(v.seq))
+	return list, readError(err)
 }
 
 // DeletedPath is a path that was deleted and not restored.

@@ -20,8 +20,9 @@ type ExportRange struct {
 	Path string // a path and all below it
 	// Types and Agents limit the frames; empty means all.
 	Types, Agents []string
-	// History exports all frames and the heads of all states, also of paths that
-	// are gone. Otherwise only the heads by path of current paths are exported.
+	// History exports all frames and the heads of all states, also of paths that are gone
+	// or deleted, and which paths are deleted. Otherwise only the heads by path of current
+	// paths are exported.
 	History bool
 }
 
@@ -29,6 +30,12 @@ type ExportRange struct {
 // path, type and agent.
 func (r ExportRange) Takes(path, typ, agent string) bool {
 	return tree.Below(path, r.Path) && allows(r.Types, typ) && allows(r.Agents, agent)
+}
+
+// IsWhole reports whether nothing is limited, so that the export has all that determines the
+// state root but texts that were dropped.
+func (r ExportRange) IsWhole() bool {
+	return r.History && r.Path == "" && len(r.Types)+len(r.Agents) == 0
 }
 
 // ExportHead is the description at the beginning of an export.
@@ -57,8 +64,8 @@ type Exported struct {
 }
 
 // Export writes nodes, frames and heads to w in a form that ReadExport verifies.
-// Equal states and selections give equal bytes. Deleted paths are included as
-// nodes only; frames whose text was dropped are left out.
+// Equal states and selections give equal bytes. Without History, deleted paths are
+// included as nodes only. Frames whose text was dropped are left out.
 func (v *Snapshot) Export(ctx context.Context, w io.Writer, s ExportRange) (*Exported, error) {
 	t, err := v.Tree(ctx)
 	if err != nil {
@@ -120,10 +127,22 @@ func (e *exporter) write(ctx context.Context, head ExportHead, t *tree.Tree) err
 		}
 	}
 	err := e.snapshot.frames().eachPath(ctx, e.selection.Path, func(p *pathState) error { return e.path(ctx, p) })
+	if err == nil && e.selection.History {
+		err = e.tombstones(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	return e.bundle.Close()
+}
+
+// tombstones writes which of the selected paths are deleted.
+func (e *exporter) tombstones(ctx context.Context) error {
+	list, err := e.snapshot.deletedBelow(ctx, e.selection.Path)
+	if err != nil {
+		return err
+	}
+	return eachTombstones(list, true, e.bundle.Add)
 }
 
 func (e *exporter) add(kind byte, x any) error {
@@ -137,8 +156,7 @@ func (e *exporter) add(kind byte, x any) error {
 // path writes the frames of a path and then its heads: those of its states, and
 // at last that by path, for stores in which none of these states has been.
 func (e *exporter) path(ctx context.Context, p *pathState) error {
-	deleted := len(p.states) > 0 && p.states[0].Tombstone != 0
-	if deleted || p.current() == nil && !e.selection.History {
+	if p.current() == nil && !e.selection.History {
 		return nil
 	}
 	resolved := p.resolved()

@@ -71,6 +71,16 @@ func randomStore(t testing.TB, r *rand.Rand, name string) *opened {
 			continue
 		}
 		path := []string{"", "a", "b", "d", "d/c", "d/e/f"}[r.IntN(6)]
+		if r.IntN(6) == 0 && slices.Contains([]string{"a", "d", "d/e", "\xff"}, path) {
+			update(t, s.Store, func(tx *Tx) error {
+				_, err := tx.mark(path, "test", r.IntN(3) > 0)
+				if isType(err, "path/not-in-tree") {
+					err = nil
+				}
+				return err
+			})
+			continue
+		}
 		if r.IntN(6) == 0 {
 			update(t, s.Store, func(tx *Tx) error { return second(tx.Invalidate(path, r.IntN(2) == 0, nil)) })
 			continue
@@ -107,6 +117,7 @@ func TestExportAndImport(t *testing.T) {
 		done, seq, err := importInto(t, to.Store, data, ConflictFail)
 		require.NoError(t, err)
 		require.Equal(t, e.Frames, done.Imported)
+		require.Equal(t, deletedPaths(t, from.Store), deletedPaths(t, to.Store), "seed %d", seed)
 		require.Equal(t, e.StateRoot, stateRoot(t, to.Store, Latest), "seed %d", seed)
 		again, _ = export(t, to.Store, ExportRange{History: true})
 		require.Equal(t, data, again, "seed %d", seed)
@@ -141,6 +152,66 @@ func TestExportAndImport(t *testing.T) {
 			}
 		}
 	}
+}
+
+func deletedPaths(t testing.TB, s *Store) (list []string) {
+	t.Helper()
+	require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+		all, err := v.Deleted(background, 0)
+		for _, d := range all {
+			list = append(list, d.Path)
+		}
+		return err
+	}))
+	return list
+}
+
+// WS-174, WS-175: an export of history has the frames of deleted paths, and that these are
+// deleted; an import deletes them, so that Restore brings the frames back. It hides no frame of
+// the store that it imports into, and does not undo a Restore.
+func TestExportOfDeletedPaths(t *testing.T) {
+	files := map[string]string{"a": "1", "d/b": "1", "gone": "1"}
+	from := open(t, createAs(t, id.B3, "from"))
+	putTree(t, from.Store, grow(id.B3, files))
+	kept := mustPut(t, from.Store, "d/b", "note", "precious")
+	lost := mustPut(t, from.Store, "gone", "note", "of a path that is gone")
+	remove(t, from.Store, "d", true)
+	remove(t, from.Store, "gone", true)
+	delete(files, "gone")
+	putTree(t, from.Store, grow(id.B3, files))
+	data, e := export(t, from.Store, ExportRange{History: true})
+	assert.Equal(t, 2, e.Frames)
+	heads, e := export(t, from.Store, ExportRange{})
+	assert.Zero(t, e.Frames)
+
+	to := open(t, createAs(t, id.B3, "to"))
+	putTree(t, to.Store, grow(id.B3, files))
+	_, _, err := importInto(t, to.Store, heads, ConflictFail)
+	require.NoError(t, err)
+	assert.Empty(t, deletedPaths(t, to.Store), "without history it has no deletions")
+	done, _, err := importInto(t, to.Store, data, ConflictFail)
+	require.NoError(t, err)
+	assert.Equal(t, 3, done.Deleted)
+	assert.Equal(t, []string{"d", "d/b", "gone"}, deletedPaths(t, to.Store))
+	assert.Equal(t, stateRoot(t, from.Store, Latest), stateRoot(t, to.Store, Latest))
+	assert.True(t, validate(t, to.Store, Check{}).Valid)
+	assert.Equal(t, 2, remove(t, to.Store, "d", false))
+	assert.Equal(t, 1, remove(t, to.Store, "gone", false), "also of a path that was never in the tree of this store")
+	assert.Equal(t, kept.ID.String()+" fresh", head(t, to.Store, Latest, "d/b", "note"))
+	files["gone"] = "1"
+	putTree(t, to.Store, grow(id.B3, files))
+	assert.Equal(t, lost.ID.String()+" fresh", head(t, to.Store, Latest, "gone", "note"))
+	done, _, err = importInto(t, to.Store, data, ConflictFail)
+	require.NoError(t, err)
+	assert.Equal(t, &Imported{Existing: 2}, done, "the paths stay restored")
+
+	own := open(t, createAs(t, id.B3, "own"))
+	putTree(t, own.Store, grow(id.B3, files))
+	mine := mustPut(t, own.Store, "d/b", "digest", "my own")
+	_, _, err = importInto(t, own.Store, data, ConflictFail)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"d", "gone"}, deletedPaths(t, own.Store))
+	assert.Equal(t, mine.ID.String()+" fresh", head(t, own.Store, Latest, "d/b", "digest"))
 }
 
 // WS-174: the heads of an export reach a workspace whose tree has moved on: they
@@ -209,11 +280,12 @@ func TestSelection(t *testing.T) {
 		frames, nodes int
 	}{
 		{ExportRange{}, 6, 6},
-		{ExportRange{History: true}, 12, 6},
+		{ExportRange{History: true}, 16, 6},
 		{ExportRange{Path: "d"}, 4, 3},
 		{ExportRange{Path: "a"}, 0, 1},
+		{ExportRange{Path: "a", History: true}, 4, 1},
 		{ExportRange{Types: []string{"note"}}, 3, 6},
-		{ExportRange{Agents: []string{"x"}, History: true}, 3, 6},
+		{ExportRange{Agents: []string{"x"}, History: true}, 4, 6},
 		{ExportRange{Types: []string{"note", "digest"}, Agents: []string{"y"}}, 3, 6},
 		{ExportRange{Path: "none"}, 0, 0},
 	} {
@@ -308,6 +380,8 @@ func TestImportInvalid(t *testing.T) {
 		bad(b, "flipped", i)
 	}
 	bad(append(slices.Clone(data), 0), "longer", 0)
+	assert.NoError(t, CheckExportHead(data[:64]))
+	typed(t, CheckExportHead(make([]byte, 64)), "import/invalid")
 
 	records := func(change func(i int, r log.Record) []log.Record) []byte {
 		var out bytes.Buffer
@@ -356,8 +430,17 @@ func TestImportInvalid(t *testing.T) {
 	bad(path("../a"), "path", 0)
 	bad(path("/a"), "path", 0)
 	bad(path("a//b"), "path", 0)
+	for _, record := range []tombstoneRecord{
+		{Paths: [][]byte{[]byte("a")}}, {Deleted: true, Paths: [][]byte{[]byte("../a")}},
+	} {
+		bad(records(func(_ int, r log.Record) []log.Record {
+			added, err := encodeRecord(kindTombstones, record)
+			require.NoError(t, err)
+			return []log.Record{r, added}
+		}), "tombstones", 0)
+	}
 	bad(records(func(_ int, r log.Record) []log.Record {
-		return []log.Record{r, {Kind: kindTombstones, Payload: r.Payload}}
+		return []log.Record{r, {Kind: kindSnapshot, Payload: r.Payload}}
 	}), "kind", 0)
 
 	other := open(t, createAs(t, id.S2, "other"))

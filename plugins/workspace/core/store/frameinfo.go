@@ -15,8 +15,7 @@ type FrameInfo struct {
 	Type   string
 	Agent  string
 	Origin Origin
-	// LeftOut means that an export of this state does not include the frame: its
-	// path is deleted, or its text was dropped.
+	// LeftOut means that no export of this state includes the frame: its text was dropped.
 	LeftOut bool
 }
 
@@ -24,7 +23,7 @@ type FrameInfo struct {
 // their transactions.
 func (v *Snapshot) AllFrameInfo(ctx context.Context, under string) (list []FrameInfo, err error) {
 	cond, args := within("path", under)
-	args = append([]any{int64(v.seq), int64(v.seq), int64(v.seq)}, args...)
+	args = append([]any{int64(v.seq)}, args...)
 	err = v.frames().each(ctx, func(rows *sql.Rows) (err error) {
 		var f FrameInfo
 		var sum, path []byte
@@ -35,8 +34,7 @@ func (v *Snapshot) AllFrameInfo(ctx context.Context, under string) (list []Frame
 		f.Frame, err = id.Of(id.Frame, v.store.Scheme.Alg(), sum)
 		list = append(list, f)
 		return err
-	}, `SELECT id, seq, path, type, agent, origin, content IN (SELECT content FROM gone) OR
-		EXISTS (SELECT 1 FROM tombstones t WHERE t.path = frames.path AND t.since <= ? AND (t.until IS NULL OR t.until > ?))
+	}, `SELECT id, seq, path, type, agent, origin, content IN (SELECT content FROM gone)
 		FROM frames WHERE seq <= ? AND `+cond+" ORDER BY seq, id", args...)
 	return list, readError(err)
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -33,6 +35,7 @@ type Imported struct {
 	Existing  int // frames that were there already
 	Restored  int // texts of these that had been dropped
 	Heads     int // heads that moved
+	Deleted   int // paths that were deleted, as they are in the export
 	Conflicts []Conflict
 }
 
@@ -43,7 +46,9 @@ type Imported struct {
 // If a path has no head of a type in any state, it gets the head by path of the
 // export, whose state is stale. Of two heads for the same state, the one whose
 // frame was created later is kept, so two stores that import each other's exports
-// agree. A moved head keeps its mark. An import neither deletes nor scans.
+// agree. A moved head keeps its mark. A path that is deleted in the export is deleted too, unless
+// the store has a frame of it that the export lacks, or it was deleted here before: an import
+// hides nothing of the store, and does not undo a Restore. It does not scan.
 //
 // If a frame gets another id because of a conflict, frames that were made from it
 // also get new ids.
@@ -73,7 +78,7 @@ func (tx *Tx) Import(b *Bundle, on OnConflict) (*Imported, error) {
 			return nil, err
 		}
 	}
-	return &m.done, nil
+	return &m.done, m.tombstones()
 }
 
 // importer is one import.
@@ -195,4 +200,32 @@ func (m *importer) head(h BundleHead) error {
 		return err
 	}
 	return m.tx.addRecord(kindMark, markRecord{RawPath: blob([]byte(h.Path)), Node: h.Node, Type: h.Type})
+}
+
+// tombstones deletes the paths that are deleted in the export.
+func (m *importer) tombstones() error {
+	ctx, conn := m.tx.reads(), m.tx.store.index.conn
+	imported := map[id.ID]bool{}
+	for _, x := range m.ids {
+		imported[x] = true
+	}
+	var list []string
+	for _, path := range m.bundle.Deleted {
+		var known bool
+		err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tombstones WHERE path = ?1)", []byte(path)).
+			Scan(&known)
+		if err != nil {
+			return err
+		}
+		frames, err := m.tx.frames().ids(ctx, "SELECT id FROM frames WHERE path = ?1", []byte(path))
+		if err != nil {
+			return err
+		}
+		if known || slices.ContainsFunc(frames, func(x id.ID) bool { return !imported[x] }) {
+			continue
+		}
+		list = append(list, path)
+	}
+	m.done.Deleted = len(list)
+	return eachTombstones(list, true, m.tx.add)
 }

@@ -142,6 +142,9 @@ func asStoreError(op string, err error) error {
 	if errors.As(err, &typed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return contract.AsError(err)
 	}
+	if e := scan.TooManyFiles("store: "+op, "", err); e != nil {
+		return e
+	}
 	return contract.Errorf("store/io", "%w", err).WithOp("store: "+op, "")
 }
 

@@ -94,6 +94,7 @@ var goldens = []struct{ args, out string }{
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}
  :texts [{:path "src" :frame/type "digest" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
 	{"context diff ./note.txt", `{:equal? true :nodes {} :frames {} ` + at + `}`},
+	{"context diff 1 3", `{:equal? false :nodes {} :frames {} :state-roots ["s1-b3-` + strings.Repeat("1", 64) + `" "s1-b3-` + strings.Repeat("2", 64) + `"] ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
 	{"context report --fail-on stale|missing:digest --path src", ""}, // engineReport
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},

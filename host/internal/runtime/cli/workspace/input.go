@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/hex"
@@ -132,7 +133,7 @@ func imported(in *invocation, input edn.Value, args []string) (edn.Value, error)
 // exported adds the bytes of an export file, or its hash if the file is sent in parts before the
 // call.
 func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
-	f, err := in.OpenFile(file)
+	f, err := in.OpenFile(file, func(head []byte) error { return isExport(file, head) })
 	if err != nil {
 		return edn.Nil(), fileFailure{err}
 	}
@@ -140,6 +141,12 @@ func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
 	if err == nil && len(content) <= maxSent {
 		_ = f.Close() // it was only read
 		return into.AssocKey("content/b64", edn.Text(base64.StdEncoding.EncodeToString(content))), nil
+	}
+	if err == nil {
+		if err := isExport(file, content); err != nil {
+			_ = f.Close() // it was only read
+			return edn.Nil(), fileFailure{err}
+		}
 	}
 	hash := blake3.New(32, nil)
 	_, _ = hash.Write(content)
@@ -156,6 +163,18 @@ func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
 	}
 	in.parts = append(in.parts, p)
 	return into.AssocKey("blob", edn.Text(p.blob)), nil
+}
+
+// exportMark is in the first bytes of every export that the workspace plugin writes.
+const exportMark = "ferment-workspace-bundle "
+
+// isExport refuses a file whose first bytes are not those of an export, so that a large one, or
+// one without an end, is neither copied nor sent.
+func isExport(file string, head []byte) error {
+	if len(head) == 0 || bytes.Contains(head[:min(len(head), 2*len(exportMark))], []byte(exportMark)) {
+		return nil
+	}
+	return contract.Errorf("import/invalid", "the data is not an export of a workspace").WithOp("import", file)
 }
 
 // parts is a file that is sent in parts.

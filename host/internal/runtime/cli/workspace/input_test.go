@@ -66,7 +66,7 @@ func TestFileThatLooksLikeAnID(t *testing.T) {
 // lies and however large it is; the call names it by its hash.
 func TestLargeExportIsSentInParts(t *testing.T) {
 	d := newDesk(t)
-	content := bytes.Repeat([]byte("ferment\n"), (65<<20)/8)
+	content := append([]byte(exportMark), bytes.Repeat([]byte("ferment\n"), (65<<20)/8)...)
 	elsewhere := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "all.frm"), content, 0o600))
 	from, err := filepath.Rel(d.dir, filepath.Join(elsewhere, "all.frm"))
@@ -95,12 +95,23 @@ func TestLargeExportIsSentInParts(t *testing.T) {
 	}
 }
 
+// WS-174: nothing is sent of a large file that is not an export.
+func TestLargeFileThatIsNoExport(t *testing.T) {
+	d := newDesk(t)
+	require.NoError(t, os.WriteFile(filepath.Join(d.dir, "all.frm"), make([]byte, maxSent+1), 0o600))
+	for _, args := range [][]string{{"workspace", "import", "all.frm", "--yes"}, {"context", "diff", "./all.frm"}} {
+		e := answers("{}")
+		require.ErrorIs(t, d.run(e, "edn", args...).err, contract.OfType("import/invalid"))
+		assert.Empty(t, e.requests)
+	}
+}
+
 // WS-174, WS-191: who may only read compares the file of an export where it lies, if its
 // parts are refused. An import needs the right, and another error stays one.
 func TestComparedExportNeedsNoRightToWrite(t *testing.T) {
 	d := newDesk(t)
 	file := filepath.Join(d.dir, "all.frm")
-	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("x"), maxSent+1), 0o600))
+	require.NoError(t, os.WriteFile(file, append([]byte(exportMark), bytes.Repeat([]byte("x"), maxSent)...), 0o600))
 	refusing := func(typ string) *engine {
 		return &engine{answer: func(intent string, _ edn.Value) (edn.Value, *contract.Error) {
 			if intent == "workspace/import" {

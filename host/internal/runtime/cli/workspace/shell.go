@@ -26,9 +26,10 @@ type Shell struct {
 	Forms func(cmd *cobra.Command, more ...string) (chosen func() string)
 
 	// ReadFile reads a file in the command line, or standard input for "-", up to one byte beyond
-	// limit. OpenFile opens a file, or a copy if it can be read only once. WriteFile writes a file.
+	// limit. OpenFile opens a file, or a copy if it can be read only once: that is made only if
+	// accept returns no error for the first bytes. WriteFile writes a file.
 	ReadFile  func(name string, limit int) ([]byte, error)
-	OpenFile  func(name string) (*os.File, error)
+	OpenFile  func(name string, accept func(head []byte) error) (*os.File, error)
 	WriteFile func(name string, content []byte) error
 	// Confirm asks on the terminal whether to continue. An error means no, and ends the command.
 	Confirm func(what string) error

@@ -125,7 +125,7 @@ func (d *desk) runIn(ctx context.Context, e *engine, format string, args ...stri
 			return func() string { return *form }
 		},
 		ReadFile:  func(name string, _ int) ([]byte, error) { return os.ReadFile(filepath.Join(d.dir, name)) },
-		OpenFile:  func(name string) (*os.File, error) { return os.Open(filepath.Join(d.dir, name)) },
+		OpenFile:  func(name string, _ func([]byte) error) (*os.File, error) { return os.Open(filepath.Join(d.dir, name)) },
 		WriteFile: func(name string, b []byte) error { return os.WriteFile(filepath.Join(d.dir, name), b, 0o644) },
 		Confirm: func(what string) error {
 			r.asked = what

@@ -251,6 +251,12 @@ func diffText(p *page, out edn.Value) {
 		p.line("the states are equal")
 		return
 	}
+	if roots := out.Key("state-roots"); roots.Len() == 2 && !listsChanges(out) {
+		from, _ := roots.Nth(0)
+		to, _ := roots.Nth(1)
+		p.line("all nodes and frames are equal, but the state roots differ, for instance because of deleted nodes")
+		p.field("state roots", p.id(from)+", "+p.id(to))
+	}
 	nodes, frames := out.Key("nodes"), out.Key("frames")
 	for _, m := range marks {
 		for item := range nodes.Key(m.key).Elems() {
@@ -300,8 +306,11 @@ func (p *page) frameChange(item edn.Value) string {
 	return joined("  ", parts...)
 }
 
-// differs reports whether a diff has changes.
-func differs(out edn.Value) bool {
+// differs reports whether the states of a diff differ.
+func differs(out edn.Value) bool { return out.HasKey("state-roots") || listsChanges(out) }
+
+// listsChanges reports whether a diff has changes of nodes or frames.
+func listsChanges(out edn.Value) bool {
 	for _, side := range []string{"nodes", "frames"} {
 		for _, list := range out.Key(side).Entries() {
 			if number(list) > 0 {

@@ -60,7 +60,7 @@ func (p *page) inexact(out edn.Value) {
 	case exact.Truthy():
 		p.field("git", "ids equal those of git")
 	default:
-		p.field("git", "ids differ from those of git:")
+		p.field("git", "ids may differ from those of git:")
 		p.list("!", out.Key("git/inexact"), 0)
 	}
 }
@@ -332,6 +332,13 @@ func importText(p *page, out edn.Value) {
 		counted(number(out.Key("existing")), ""))
 	if restored := number(out.Key("restored")); restored > 0 {
 		p.line("%s of these %s", counted(restored, "dropped text"), back)
+	}
+	if deleted := number(out.Key("deleted")); deleted > 0 {
+		verb := "deleted"
+		if out.Key("dry-run?").Truthy() {
+			verb = "would be deleted"
+		}
+		p.line("%s %s, as in the export", counted(deleted, "node"), verb)
 	}
 	if conflicts.Len() > 0 {
 		p.line("%s:", counted(conflicts.Len(), "conflict"))

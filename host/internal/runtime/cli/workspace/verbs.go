@@ -285,7 +285,8 @@ var workspaceVerbs = []verb{
 	{
 		words: "workspace export", short: "write frames and tree to one file that verifies itself",
 		long: "export writes the state of the workspace, or the part that the flags select, to one file: equal states and\n" +
-			"options give equal bytes. Without --out the file goes to standard output, unless that is a terminal.",
+			"options give equal bytes. A backup needs --history: without it the file has only the heads of what is in the tree\n" +
+			"and not deleted. Without --out the file goes to standard output, unless that is a terminal.",
 		examples: []string{"--out context.frm", "--path src --type digest --history --out src.frm"},
 		agent:    reader, reads: true, takesLong: true,
 		flags: []flag{
@@ -300,7 +301,8 @@ var workspaceVerbs = []verb{
 	{
 		words: "workspace import", use: "FILE", short: "add what an export holds",
 		long: "import verifies the whole file first and then adds it in one transaction. It shows what it would add and\n" +
-			"asks. Importing twice changes nothing. FILE may be - for standard input.",
+			"asks. Importing twice changes nothing. What the export says is deleted is deleted, unless the workspace has a\n" +
+			"frame of it that the export lacks, or deleted it before. FILE may be - for standard input.",
 		examples: []string{"context.frm --dry-run", "context.frm --yes --on-conflict keep-local"},
 		takes:    [2]int{1, 1}, args: imported, takesLong: true, dryRun: "dry-run?", dry: true, asks: true,
 		flags: []flag{

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// WS-049: however many workspaces a process serves, a limited number of stores stays open: those
+// without requests are closed, the least recently used first, and opened again for a request. The
+// store of a directory that is gone is closed without a request.
+func TestStoresThatStayOpen(t *testing.T) {
+	root := t.TempDir()
+	cfg := defaults
+	cfg.AllowedRoots, cfg.DefaultAgent = []string{root}, "synthesis"
+	s := newServer()
+	now := time.Now()
+	s.now = func() time.Time { now = now.Add(time.Second); return now }
+	require.NoError(t, s.start(t.Context(), cfg))
+	t.Cleanup(func() { assert.NoError(t, s.close(context.Background())) })
+	h := s.run.Load().hub
+	h.stores = 3
+	call := func(intent, dir string) {
+		t.Helper()
+		_, err := s.serve(t.Context(), s.table[intent], edn.MustMap(edn.K("workspace"), edn.Text(dir)), nil)
+		require.NoError(t, err)
+	}
+	open := func() (list []string) {
+		for _, o := range h.idle() {
+			list = append(list, filepath.Base(o.root))
+		}
+		return list
+	}
+	var dirs []string
+	for i := range 8 {
+		dir := filepath.Join(root, fmt.Sprint(i))
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
+		call("workspace/scan", dir)
+		dirs = append(dirs, dir)
+	}
+	assert.Equal(t, []string{"5", "6", "7"}, open())
+	call("workspace/status", dirs[5])
+	call("workspace/status", dirs[0])
+	assert.Equal(t, []string{"7", "5", "0"}, open())
+
+	require.NoError(t, os.RemoveAll(dirs[5]))
+	h.sweep(time.Hour * 24)
+	assert.Equal(t, []string{"7", "0"}, open())
+	assert.Positive(t, storeLimit())
+}
