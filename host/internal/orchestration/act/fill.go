@@ -58,10 +58,16 @@ func (s *Service) Fill(run string, records []journal.Record, how Filling) (Act, 
 		}
 		c, _ := reg.Capability(other)
 		for _, r := range records {
-			if b, ok := r.Body.(*journal.NodeResolved); ok && considers(r, old) && !slices.Contains(c.Intents, b.Intent) {
-				return Act{}, contract.Errorf("invalid-request", "replay run %s: :%s does not serve the intent :%s, for which it would be called in place of :%s",
-					run, other, b.Intent, old)
+			b, ok := r.Body.(*journal.NodeResolved)
+			if !ok || !considers(r, old) || slices.Contains(c.Intents, b.Intent) {
+				continue
 			}
+			if b.Intent == "" {
+				return Act{}, contract.Errorf("invalid-request", "replay run %s: :%s is called as a tool, and only the capability of a :call can be replaced",
+					run, old).WithHint("leave it out of the swaps")
+			}
+			return Act{}, contract.Errorf("invalid-request", "replay run %s: :%s does not serve the intent :%s, for which it would be called in place of :%s",
+				run, other, b.Intent, old)
 		}
 		if !slices.ContainsFunc(records, func(r journal.Record) bool { return considers(r, old) }) {
 			return Act{}, contract.Errorf("invalid-request",

@@ -316,6 +316,10 @@ func TestFillTools(t *testing.T) {
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt "p"} :as :x}
 	  {:op :tool :tool/id :fs/write-file :input {:path {:slot/path [:x :out :path]}} :effects {:allowed #{:fs/write}} :as :w}]}`, "", ":effects {:allowed #{:fs/write}}"))
 	require.Nil(t, err, "%v", err)
+	_, refused := service(t, world(""), open).Fill(records[0].Run, decoded(t, records),
+		act.Filling{Fill: dispatch.Fill{Swap: map[string]string{"fs/write-file": "a/two"}}})
+	require.NotNil(t, refused)
+	assert.Contains(t, refused.Message, ":fs/write-file is called as a tool")
 	for name, tc := range map[string]struct {
 		path    string
 		effects []string
