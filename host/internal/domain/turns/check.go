@@ -84,13 +84,15 @@ func CheckMessage(m conversation.Message, at ...edn.Value) *contract.Error {
 		}
 	}
 	request := edn.MustMap(edn.K("messages"), edn.Vector(contract.MessageValue(m.WithAttribution(conversation.Attribution{}))))
-	for _, f := range chat().Validate(request) {
-		if f.Path = f.Path[min(2, len(f.Path)):]; len(at) == 2 {
-			at = slices.Concat(at, f.Path)
-		}
-		return invalid(at, "no model can be sent the message: "+f.String())
+	findings := chat().Validate(request)
+	if len(findings) == 0 {
+		return nil
 	}
-	return nil
+	f := findings[0]
+	if f.Path = f.Path[min(2, len(f.Path)):]; len(at) == 2 {
+		at = slices.Concat(at, f.Path)
+	}
+	return invalid(at, "no model can be sent the message: "+f.String())
 }
 
 // chat is the schema of the requests that models get.
