@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -260,6 +261,8 @@ func (c *call) fetch(ctx context.Context) *contract.Error {
 	return nil
 }
 
+var compression = regexp.MustCompile(`(?i)\b(gzip|x-gzip|br|zstd|deflate|compress|x-compress)\b`)
+
 // accepted waits for the head of the response. It returns an error if the server declined the
 // request or its body cannot be read.
 func (c *call) accepted(ctx context.Context) *contract.Error {
@@ -270,7 +273,7 @@ func (c *call) accepted(ctx context.Context) *contract.Error {
 	if c.head = head; c.declined() {
 		return c.refused(ctx)
 	}
-	if coding := head.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+	if coding := head.Header.Get("Content-Encoding"); compression.MatchString(coding) {
 		return c.fail(failure.Foreign, "the body has the content coding %s, the request accepts none", coding).
 			WithHint("configure the server, or the proxy in front of it, not to compress responses")
 	}

@@ -119,7 +119,7 @@ func (r *Report) details(inner map[string]json.RawMessage) (words []string) {
 	for _, d := range details {
 		words = append(words, strings.ToLower(d.Reason))
 	}
-	if len(metadata.Reasons) > 0 || metadata.Flagged != nil {
+	if len(metadata.Reasons) > 0 || len(metadata.Flagged) > 0 && string(metadata.Flagged) != "null" {
 		words = append(words, moderated)
 		r.Category = strings.Join(metadata.Reasons, ", ")
 	}

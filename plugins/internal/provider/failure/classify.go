@@ -14,7 +14,7 @@ func Of(status int, r Report) Row {
 		return AuthFailed
 	case status == 429:
 		return RateLimited
-	case named && status >= 400:
+	case named && status >= 400 && !(status >= 500 && (row == AuthFailed || row == QuotaExhausted)):
 		return row
 	case r.noModel() && (status == 400 || status == 403 || status == 404 || status == 422 || status >= 500):
 		return ModelNotFound
@@ -64,7 +64,7 @@ func InBand(r Report) Row {
 // firewalls have this status too, and depend on the prompt or the network.
 func (r Report) blamesKey() bool {
 	return !r.page && (r.has("permission_error", "permission_denied") ||
-		r.says("api key", "api-key", "apikey", "access token", "credential", "permission", "unauthorized", "not authorized"))
+		r.says("api key", "api-key", "apikey", "access token", "credential", "permission", "unauthorized", "not authorized", "invalid token"))
 }
 
 // badInput reports whether the codes of a response blame the request

@@ -147,6 +147,27 @@ func TestWordings(t *testing.T) {
 	}
 }
 
+// LLM-030: the words of a user or a model that an error repeats do not name a failure.
+func TestRepeatedWords(t *testing.T) {
+	for _, tt := range []struct {
+		source string
+		status int
+		body   string
+		want   Row
+	}{
+		{"Ollama, issue 12884: the text of the model", 500, `{"error":"error parsing tool call: raw='{\"content\":\"return errors.New(\\\"invalid API key\\\")', err=unexpected end"}`, ProviderError},
+		{"vLLM, issue 10015: the prompt", 400, `{"object":"error","message":"[{'type': 'string_type', 'loc': ('body',), 'input': {'text': 'my credit balance is too low, invalid api key'}}]","type":"BadRequestError","code":400}`, RequestInvalid},
+		{"a server that says it with 500", 500, `{"error":{"message":"invalid api key"}}`, ProviderError},
+		{"OpenRouter, nothing flagged", 400, `{"error":{"code":400,"message":"x","metadata":{"raw":"boom","flagged_input":null}}}`, RequestInvalid},
+	} {
+		report := ReadBody([]byte(tt.body))
+		assert.Equal(t, tt.want, Of(tt.status, report), "%s: %s", tt.source, tt.body)
+		if strings.Contains(tt.source, "issue") {
+			assert.Equal(t, ProviderError, InBand(report), tt.source)
+		}
+	}
+}
+
 // LLM-030, row 5: a request above the context window is recognized by the wording of
 // each server, with the two numbers if the server states them. The host then tries
 // the next candidate. A refused limit of output tokens is another fault.

@@ -1,5 +1,7 @@
 package failure
 
+import "regexp"
+
 // wording is what the bodies of a failure have in common, for servers whose status does not show it.
 type wording struct {
 	row   Row
@@ -55,10 +57,18 @@ func wordings() []wording {
 // moderated is the code of a body that says which part of the request was flagged.
 const moderated = "flagged_input"
 
-// named returns the failure that the body names, ok is false if it names none.
+// echo matches the beginning of what servers repeat of a request or of an answer in a message.
+var echo = regexp.MustCompile(`(?i)[\[{]|\braw=|\binput:|failed to parse input`)
+
+// named returns the failure that the body names, ok is false if it names none. The words of a user or
+// a model that the message repeats do not count.
 func (r Report) named() (row Row, ok bool) {
+	own := r
+	if at := echo.FindStringIndex(r.Message); at != nil {
+		own.Message = r.Message[:at[0]]
+	}
 	for _, w := range wordings() {
-		if len(w.codes) > 0 && r.has(w.codes...) || r.says(w.says...) {
+		if r.Words != "" && len(w.codes) > 0 && r.has(w.codes...) || own.says(w.says...) {
 			return w.row, true
 		}
 	}

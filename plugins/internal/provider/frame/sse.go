@@ -3,6 +3,7 @@ package frame
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 )
 
 var bom = []byte("\xef\xbb\xbf")
@@ -121,13 +122,15 @@ func (s *Events) give(each func(Frame) error) error {
 	return each(Frame{Data: data, Quiet: quiet || len(bytes.TrimSpace(data)) == 0, Failed: failed})
 }
 
-// holdsEvent reports whether the data of an event named ping is that of another event of a dialect.
+var answerEvent = regexp.MustCompile(`^(message|content_block|response)[_.]`)
+
+// holdsEvent reports whether the data of an event named ping is that of an answer of a dialect.
 func holdsEvent(data []byte) bool {
 	var event struct {
 		Type    string
 		Choices json.RawMessage
 	}
-	return json.Unmarshal(data, &event) == nil && (event.Choices != nil || event.Type != "" && event.Type != "ping")
+	return json.Unmarshal(data, &event) == nil && (event.Choices != nil || answerEvent.MatchString(event.Type))
 }
 
 // End implements Splitter. A last event without an empty line is returned too;

@@ -23,15 +23,19 @@ type found struct {
 	json  bool
 }
 
-// find finds a map or a vector: the whole answer as JSON, whose strings may contain any tag, or,
+// find finds a map or a vector: the whole answer as JSON or EDN, whose strings may contain any tag, or,
 // in the answer without reasoning, the whole text as JSON or as EDN, the last fenced block, or the
 // first object or array in the text (TXT-001, LLM-043).
 //
 // A closing tag that is left stands in code, which reasoning may have opened and not closed. A
 // value in front of it is not taken.
 func find(answer string) (found, bool) {
-	if v, ok := readJSON(strings.TrimSpace(answer)); ok {
+	whole := strings.TrimSpace(answer)
+	if v, ok := readJSON(whole); ok {
 		return found{v, foundJSON, true}, true
+	}
+	if v, ok := readEDN(whole); ok {
+		return found{v, foundEDN, false}, true
 	}
 	answer = text.WithoutReasoning(answer)
 	trimmed := strings.TrimSpace(answer)

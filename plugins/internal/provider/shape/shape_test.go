@@ -173,6 +173,7 @@ func TestReadWithoutReasoning(t *testing.T) {
 			"a fence in reasoning", "<think>\n" + fence + "json\n" + draft + "\n" + fence + "\nno.\n</think>\n" + value,
 			`{:kind :a}`, "",
 		},
+		{"EDN with a tag in a text", `{:kind :a :note "<think>x</think>y"}`, `{:kind :a :note "<think>x</think>y"}`, "edn"},
 		{"EDN behind reasoning", "<think>" + draft + "</think> {:kind :a}", `{:kind :a}`, "edn"},
 		{
 			"a fence behind reasoning", "<think>" + draft + "</think>\n" + fence + "json\n" + value + "\n" + fence,
