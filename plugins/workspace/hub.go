@@ -499,10 +499,12 @@ func (h *hub) sweep(after time.Duration) {
 			h.release(at)
 		}
 	}
+	h.makeRoom() // requests that came together may have opened more than the bound
 }
 
 // makeRoom closes workspaces without users, the least recently used first, while there are more
-// open ones than the file descriptors of the process suffice for.
+// open ones than the file descriptors of the process suffice for. One with an unfinished upload
+// stays open.
 func (h *hub) makeRoom() {
 	for _, o := range h.idle() {
 		h.mu.Lock()
@@ -510,6 +512,9 @@ func (h *hub) makeRoom() {
 		h.mu.Unlock()
 		if enough {
 			return
+		}
+		if o.uploads.pending() {
+			continue
 		}
 		h.release(place{o.root, o.data})
 	}

@@ -55,5 +55,18 @@ func TestStoresThatStayOpen(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dirs[5]))
 	h.sweep(time.Hour * 24)
 	assert.Equal(t, []string{"7", "0"}, open())
+
+	h.stores = 8
+	for _, dir := range append(dirs[:5:5], dirs[6:]...) {
+		call("workspace/status", dir)
+	}
+	require.Len(t, open(), 7)
+	h.mu.Lock()
+	_, err := h.open[dirs[0]].uploads.add("b3:1", 0, []byte("part"))
+	h.mu.Unlock()
+	require.NoError(t, err)
+	h.stores = 2 // as if requests that came together had opened more than the bound
+	h.sweep(time.Hour * 24)
+	assert.Equal(t, []string{"0", "7"}, open(), "one with an unfinished upload stays open")
 	assert.Positive(t, storeLimit())
 }

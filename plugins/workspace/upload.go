@@ -111,6 +111,13 @@ func (u *uploads) drop(blob string) {
 	}
 }
 
+// pending reports whether there is an upload.
+func (u *uploads) pending() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.all) > 0
+}
+
 // close deletes all uploads.
 func (u *uploads) close() {
 	u.mu.Lock()
