@@ -7,29 +7,42 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// Sendable returns the messages without the tool calls that have no result directly after their
-// message, and without the results that do not belong to such a call: providers reject a request
-// with either. A path can have both, because it can end at any turn, and because any alternative of
-// a turn can be selected. A message of which neither text nor a call is left is omitted.
+// Sendable returns the messages with each result of a tool call directly after the message of its
+// call, without the calls that have no result, and without the results that have no call: providers
+// reject a request with any other order. A path can have these, because it can end at any turn, any
+// alternative of a turn can be selected, and a result can be added after more messages. A message of
+// which neither text nor a call is left is omitted.
 func Sendable(messages []conversation.Message) []conversation.Message {
+	results := resultsOf(messages)
 	out := make([]conversation.Message, 0, len(messages))
-	for i := 0; i < len(messages); {
-		m := messages[i]
-		i++
-		if m.Role() == conversation.RoleTool {
-			continue // the results of calls are added with their message
-		}
-		if !hasCalls(m) {
+	for i, m := range messages {
+		switch {
+		case m.Role() == conversation.RoleTool: // added with the message of its call
+		case !hasCalls(m):
 			out = append(out, m)
+		default:
+			if m, left := withResults(m, results[i]); left {
+				out = append(append(out, m), results[i]...)
+			}
+		}
+	}
+	return out
+}
+
+// resultsOf returns the results by the index of the message whose call they belong to: the last one
+// before them with the id, if it has no result yet.
+func resultsOf(messages []conversation.Message) map[int][]conversation.Message {
+	out, open := map[int][]conversation.Message{}, map[string]int{}
+	for i, m := range messages {
+		if r, ok := m.Result(); ok {
+			if of, called := open[r.CallID]; called {
+				delete(open, r.CallID)
+				out[of] = append(out[of], m)
+			}
 			continue
 		}
-		first := i
-		for i < len(messages) && messages[i].Role() == conversation.RoleTool {
-			i++
-		}
-		results := answers(m, messages[first:i])
-		if m, left := withResults(m, results); left {
-			out = append(append(out, m), results...)
+		for call := range m.Calls() {
+			open[call.ID] = i
 		}
 	}
 	return out
@@ -40,21 +53,6 @@ func hasCalls(m conversation.Message) bool {
 		return true
 	}
 	return false
-}
-
-// answers returns the first result of each call of a message.
-func answers(m conversation.Message, results []conversation.Message) (out []conversation.Message) {
-	open := map[string]bool{}
-	for call := range m.Calls() {
-		open[call.ID] = true
-	}
-	for _, each := range results {
-		if r, ok := each.Result(); ok && open[r.CallID] {
-			open[r.CallID] = false
-			out = append(out, each)
-		}
-	}
-	return out
 }
 
 // withResults returns a message without the calls that have no result; left is false if neither

@@ -158,6 +158,17 @@ func TestSendable(t *testing.T) {
 	})
 }
 
+// CNV-025: a result that comes after other messages, as that of a sub-agent, is sent after its call.
+func TestSendableMovesResults(t *testing.T) {
+	call, err := conversation.New(conversation.RoleAssistant, conversation.Call{ID: "1", Tool: "x/y", Args: "{}"})
+	require.NoError(t, err)
+	user, answer, result := conversation.User("u"), conversation.Assistant("a"), conversation.ToolResult("1", "r")
+	assert.Equal(t, []conversation.Message{user, call, result, user, answer},
+		turns.Sendable([]conversation.Message{user, call, user, answer, result}))
+	assert.Equal(t, []conversation.Message{user, call, result, user},
+		turns.Sendable([]conversation.Message{user, call, call, result, user}), "the call that comes last has the id")
+}
+
 // CNV-022: any version can be restored from any other.
 func TestRestore(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) turns.Step {
