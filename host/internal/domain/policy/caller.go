@@ -25,6 +25,9 @@ type Caller struct {
 	// run, or its owner with the roles that it has now. An access is permitted only if it is
 	// permitted to each of them too.
 	Also []Caller
+	// Same reports of a member of Also that it is the principal of the run itself. The host
+	// calls of a plugin have the name of the plugin, so the names do not show it there.
+	Same bool
 }
 
 // denied returns the principal, c itself or one of c.Also, to which permits does not permit

@@ -77,12 +77,17 @@ func (x executor) talker(call dispatch.Call) (session.Caller, *contract.Error) {
 		Any:       x.access.Denied(policy.AnySession, call.Caller) == nil,
 	}
 	for of := range call.Caller.Each() {
-		if of.Narrow != nil && of.Narrow.Session != "" {
-			who.Only = of.Narrow.Session
+		if of.Narrow == nil || of.Narrow.Session == "" {
+			continue
 		}
+		if who.Only != "" && who.Only != of.Narrow.Session {
+			return who, contract.Errorf("policy/blocked", "the callers are limited to different sessions: %s and %s",
+				who.Only, of.Narrow.Session)
+		}
+		who.Only = of.Narrow.Session
 	}
 	for _, also := range call.Caller.Also {
-		if also.Name == call.Principal {
+		if also.Same || also.Name == call.Principal {
 			continue
 		}
 		if err := x.access.Denied(policy.AnySession, also); err != nil {

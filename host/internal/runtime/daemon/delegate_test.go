@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -18,6 +19,30 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
+
+// AUTH-003: a run that goes on with the present rights of its owner, such as a job, makes host calls
+// like any other run of its owner. Only another principal needs the right to conversations of others.
+func TestHostCallsOfARunThatGoesOn(t *testing.T) {
+	x := executor{access: policy.ShippedAccess()}
+	user := func(name string) policy.Caller { return policy.Caller{Name: name, Roles: []string{"role/user"}} }
+	for name, allowed := range map[string]bool{"user/1": true, "user/2": false} {
+		run := dispatch.Call{Principal: "user/1", Caller: user("user/1")}
+		run.Caller.Also = []policy.Caller{user(name)}
+		inner := dispatch.Call{Principal: "solver", Caller: user("solver")}
+		inner.Caller.Also = accounts(run)
+		nested := dispatch.Call{Principal: "agent", Caller: user("agent")}
+		nested.Caller.Also = accounts(inner)
+		for _, call := range []dispatch.Call{run, inner, nested} {
+			_, err := x.talker(call)
+			assert.Equal(t, allowed, err == nil, "%s within %s: %v", call.Principal, name, err)
+		}
+	}
+	both := dispatch.Call{Principal: "user/1", Caller: user("user/1")}
+	both.Caller.Narrow = &policy.Narrowing{Session: "a"}
+	both.Caller.Also = []policy.Caller{{Name: "user/1", Roles: []string{"role/user"}, Narrow: &policy.Narrowing{Session: "b"}}}
+	_, err := x.talker(both)
+	assert.NotNil(t, err, "a limit to one session and a limit to another permit none")
+}
 
 // CNV-014: only a request of an agent for an agent is delegated.
 func TestDelegates(t *testing.T) {

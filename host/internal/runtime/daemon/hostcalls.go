@@ -49,6 +49,15 @@ func (h hostCalls) invoke(ctx context.Context, c plugin.HostCall, behalf dispatc
 	return h.perform(ctx, turn, c, bounded, behalf)
 }
 
+// accounts returns the other principals on whose account a call makes requests.
+func accounts(parent dispatch.Call) []policy.Caller {
+	out := slices.Clone(parent.Caller.Also)
+	for i := range out {
+		out[i].Same = out[i].Same || out[i].Name == parent.Principal
+	}
+	return out
+}
+
 // perform executes a request that within has bounded.
 func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, bounded edn.Value, behalf dispatch.Behalf) (edn.Value, error) {
 	parent := c.Parent
@@ -59,7 +68,7 @@ func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, b
 		Roles:         parent.Caller.Roles,
 		Narrow:        parent.Caller.Narrow,
 		Tenant:        parent.Caller.Tenant,
-		Also:          parent.Caller.Also,
+		Also:          accounts(parent),
 		Stack:         append(slices.Clone(parent.Stack), parent.CapID),
 		Within:        parent.Within,
 		AtLeast:       parent.AtLeast,
