@@ -187,7 +187,7 @@ func TestOtherActsDoNotRaise(t *testing.T) {
 }
 
 // JRN-040, JRN-050, JRN-051: a run that goes on or is replayed has the budget with which
-// it was accepted, whatever the rules say now.
+// it was accepted, whatever the rules say now; of a host with accounts, see recallRaise.
 func TestRaisedBudgetIsRemembered(t *testing.T) {
 	w := cheapWorld(t)
 	text := asking("[:a/one]", "", raises, "")
