@@ -105,7 +105,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		r.Abandon(contract.AsError(err))
 		return false
 	}
-	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.act.Also}, f.mask, f.rebinds)
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.also}, f.mask, f.rebinds)
 	if refused != nil {
 		r.Abandon(refused)
 		return false

@@ -100,7 +100,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 		a.Also = append(slices.Clip(a.Also), *now)
 	}
 	f := s.flight(a)
-	f.barred = barred
+	f.also, f.barred = how.Also, barred
 	if past.Suspended != nil && how.Cancel != nil {
 		f.unknown = questions(past.Suspended.Open)
 	}

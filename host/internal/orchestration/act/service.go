@@ -375,7 +375,7 @@ func (a *Act) caller() policy.Caller {
 
 // flight creates the state of an act.
 func (s *Service) flight(a Act) *flight {
-	f := &flight{service: s, act: a, begun: s.config.Clock.Now(), asks: new(interrupt.Table)}
+	f := &flight{service: s, act: a, also: a.Also, begun: s.config.Clock.Now(), asks: new(interrupt.Table)}
 	if a.Principal == "" {
 		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
 	}

@@ -22,6 +22,7 @@ import (
 type flight struct {
 	service *Service
 	act     Act
+	also    []policy.Caller // act.Also without the rights that the owner of a resumed run has now
 	begun   time.Time
 	ctx     context.Context // of route and execute
 	alone   bool            // it runs on the goroutine of its caller, and its records cannot be followed

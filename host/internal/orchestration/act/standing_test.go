@@ -1,9 +1,12 @@
 package act_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -205,4 +209,38 @@ func TestKeyedRunIsPermittedToTheRequest(t *testing.T) {
 			assert.Equal(t, tc.calls, finished(t, again.Records()).Err == nil)
 		})
 	}
+}
+
+// RUN-015, AUTH-003: each retry of a job has the rights that its owner has then. A role that was
+// withdrawn for one of them and is restored counts again.
+func TestRetryHasTheRightsOfItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := reopenWorld(t)
+		w.Func("a/adds", func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+			if c.Attempt == 1 {
+				return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no server listens")}
+			}
+			return answerInput(ctx, c)
+		})
+		kept, epoch := journal.NewMemory(), 0
+		one := queue.New(queue.Settings{Workers: 1, MaxQueued: 9, Classes: []queue.Class{{Name: "batch", Workers: 1, MaxQueued: 9, Weight: 1}}}, time.Now)
+		s := service(t, w, adminsWrite, func(c *act.Config) {
+			c.Journal, c.Queue, c.Retry = memory{kept}, one, act.Retry{MaxAttempts: 3, Backoff: time.Second}
+			c.Standing = func(*journal.RunAccepted) (*policy.Caller, *contract.Error) {
+				if epoch++; epoch == 2 {
+					return named("ada", policy.RoleUser), nil
+				}
+				return named("ada", policy.RoleAdmin), nil
+			}
+		})
+		run, refused := s.Submit(by(policy.RoleAdmin, asking("[:a/adds :a/down]", "", "{}", ":response/type :accepted "+writes)))
+		require.Nil(t, refused, "%v", refused)
+		require.True(t, run.AwaitTurn())
+		records, err := kept.Records(run.ID())
+		require.NoError(t, err)
+		require.Nil(t, s.Begin(run, records, ""))
+		<-run.Done()
+		assert.Equal(t, []string{"a/adds", "a/down", "a/adds"}, called(w))
+		assert.Equal(t, journal.StatusCompleted, finished(t, run.Records()).Status)
+	})
 }
