@@ -241,7 +241,7 @@ func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.
 	if !past.Active {
 		how.Why = ""
 	}
-	f, err := s.reenter(r.ID(), past, how, r.flight().mask, why != "" || past.Config != s.config.Hash)
+	f, err := s.reenter(r.ID(), past, how, r.flight().mask)
 	if err != nil {
 		r.Abandon(err)
 		return err

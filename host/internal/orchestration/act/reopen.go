@@ -105,7 +105,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		r.Abandon(contract.AsError(err))
 		return false
 	}
-	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.also}, f.mask, f.rebinds)
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.also}, f.mask)
 	if refused != nil {
 		r.Abandon(refused)
 		return false
@@ -187,7 +187,7 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	})
 	var next *flight
 	if err == nil {
-		next, err = s.reenter(run, past, Resumption{Also: []policy.Caller{f.act.caller()}}, f.mask, true)
+		next, err = s.reenter(run, past, Resumption{Also: []policy.Caller{f.act.caller()}}, f.mask)
 	}
 	if err != nil {
 		if place != nil {
@@ -221,7 +221,7 @@ func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.Hi
 		err = contract.Errorf("run/not-resumable", "run %s is already being continued by a request with its idempotency key", run)
 	} else if err = s.reopen(run, past, how); err == nil {
 		var f *flight
-		if f, err = s.reenter(run, past, Resumption{}, nil, true); err == nil {
+		if f, err = s.reenter(run, past, Resumption{}, nil); err == nil {
 			r.begin(f)
 			go s.launch(r)
 			return r, nil

@@ -38,7 +38,7 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	if past.Finished && how.Why == journal.ResumedDecision && how.Cancel == nil {
 		return s.resumeFailed(ctx, run, past, how)
 	}
-	f, err := s.reenter(run, past, how, nil, true)
+	f, err := s.reenter(run, past, how, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +78,8 @@ func unqueued(accepted *journal.RunAccepted) edn.Value {
 }
 
 // reenter returns the flight of a run that is resumed from its records. mask holds the
-// secrets that the records replace by placeholders; nil: the secrets are lost. rebinds
-// reports that the run was accepted or stopped under what may be another configuration.
-func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask, rebinds bool) (*flight, *contract.Error) {
+// secrets that the records replace by placeholders; nil: the secrets are lost.
+func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask) (*flight, *contract.Error) {
 	if past.Accepted == nil || past.Finished {
 		return nil, contract.Errorf("run/not-resumable", "run %s cannot be resumed: it is finished, or its first record is missing", run)
 	}
@@ -111,7 +110,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	}
 	f.resumed, f.past, f.id, f.begun, f.seed = resumed, past, run, past.Begun, accepted.Seed
 	f.deadline = past.DeadlineAt
-	f.mask, f.rebinds = mask, rebinds
+	f.mask, f.rebinds = mask, past.Rebinds(c.Hash)
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)

@@ -53,7 +53,7 @@ type flight struct {
 	tell      func(journal.Body) // receives text of a host call
 	past      *journal.History   // of a run that is resumed or replayed; else nil
 	resumed   *journal.RunResumed
-	rebinds   bool                     // its configuration may differ from that of its first epoch
+	rebinds   bool                     // an earlier epoch had another configuration
 	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped   *contract.Error          // the error of a suspended run; else nil
