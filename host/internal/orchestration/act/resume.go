@@ -42,7 +42,7 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	if err != nil {
 		return nil, err
 	}
-	if f.barred != nil && how.Cancel == nil { // it stays suspended
+	if f.barred != nil && how.Cancel == nil && len(how.Decisions) == 0 { // it stays suspended
 		return nil, f.barred
 	}
 	r, err := s.Recall(ctx, run, f.past.Accepted, nil)

@@ -480,16 +480,16 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 
 // again runs the stages that prepare a run from its records.
 func (s *Service) again(f *flight) *contract.Error {
-	err := s.stage(s.resume, f)
-	if err == nil {
-		if err = s.stage(s.rebind, f); err != nil {
-			err = f.unready(err)
-		}
+	if err := s.stage(s.resume, f); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.stage(s.recall, f)
+	if err := s.stage(s.rebind, f); err != nil {
+		return f.unready(err)
 	}
-	return err
+	if err := s.stage(s.recall, f); err != nil {
+		return f.undecided(err)
+	}
+	return nil
 }
 
 // perform runs the act once it is its turn.

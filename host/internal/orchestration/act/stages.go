@@ -185,11 +185,12 @@ var rebindSteps = []step{
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},
 	{"plan", always(readPlan)},
-	{"authorize", always(authorize)},
-	{"budget", compileBudget},
 }
 
+// recallSteps check the rights and the budget of a resumed run.
 var recallSteps = []step{
+	{"authorize", always(authorize)},
+	{"budget", compileBudget},
 	{"recall", always(recallCosts)},
 }
 
