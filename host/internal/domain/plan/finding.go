@@ -149,6 +149,14 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	return e
 }
 
+// DeniesEffect reports whether e is a plan/invalid error that FindingsError made of a finding about
+// an effect that is not allowed.
+func DeniesEffect(e *contract.Error) bool {
+	return slices.ContainsFunc(FindingsOf(e, nil), func(f Finding) bool {
+		return f.Check == checkEffects && f.Severity == Error
+	})
+}
+
 // FindingsOf returns the findings in the details of a plan/invalid error that FindingsError made,
 // with their positions in the text of the plan, which may be nil. It returns nil for other errors.
 func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -80,15 +81,41 @@ func (f *flight) suspendFor(nodes []eval.Undecided) {
 }
 
 // unready returns the error of a resumed run whose remaining nodes do not fit the present
-// configuration. The run is suspended, so that it can continue under another one. Calls
-// whose outcome is unknown come first: they need a decision in any case. Without a journal
-// that outlives the host, and for a run that ends anyway, the result is err.
+// configuration. If that one lacks something that an earlier one had, the run is suspended, so
+// that it can continue once it is back.
 func (f *flight) unready(err *contract.Error) *contract.Error {
-	if !f.rebinds || f.halt == nil || f.ctx.Err() != nil || f.past.Canceled != nil || f.asked != nil {
+	ended := f.undecided(err)
+	if ended != err || !f.waits() || !f.rebinds || !lacking(err) {
+		return ended
+	}
+	return f.suspend(&journal.RunSuspended{Why: journal.WhyNotReady, Err: err})
+}
+
+// lacking reports whether an error of a resumed run is about what the configuration lacks, and
+// not about rights or budgets.
+func lacking(err *contract.Error) bool {
+	switch family, _, _ := strings.Cut(err.Type, "/"); family {
+	case "auth", "budget", "effects", "policy":
+		return false
+	}
+	return !plan.DeniesEffect(err)
+}
+
+// waits reports whether a resumed run can be suspended: it has a journal that outlives the host
+// and does not end anyway.
+func (f *flight) waits() bool {
+	return f.halt != nil && f.ctx.Err() == nil && f.past.Canceled == nil && f.asked == nil
+}
+
+// undecided returns err, with which a resumed run ends before any of its nodes continues. If
+// the outcome of a call is unknown, the run is suspended instead: the call needs its decision
+// in any case.
+func (f *flight) undecided(err *contract.Error) *contract.Error {
+	if !f.waits() {
 		return err
 	}
 	reg := f.service.config.Registry
-	body := &journal.RunSuspended{Why: journal.WhyNotReady, Err: err}
+	body := &journal.RunSuspended{Why: "effects/outcome-unknown"}
 	for _, q := range f.past.Unknown() {
 		place := f.past.At(q.Path)
 		var intent *registry.Intent
@@ -107,8 +134,8 @@ func (f *flight) unready(err *contract.Error) *contract.Error {
 		}
 		body.Open = append(body.Open, q)
 	}
-	if len(body.Open) > 0 {
-		body.Why, body.Err = "effects/outcome-unknown", nil
+	if len(body.Open) == 0 {
+		return err
 	}
 	return f.suspend(body)
 }

@@ -148,7 +148,7 @@ func TestBudgetOfARefusedResume(t *testing.T) {
 			}
 		}
 		forbidding := func(c *act.Config) { c.Limits = &plan.Limits{} }
-		all, err := resumed(t, resumeWorld(t), past, crashed, budgets(policy.Budgets{}), forbidding)
+		all, err := resumed(t, resumeWorld(t), past, crashed, budgets(policy.Budgets{}), forbidding, reconfigured)
 		require.NotNil(t, err, "after %d records", n)
 		require.Equal(t, "run/suspended", err.Type, "after %d records", n)
 		all, err = resumed(t, resumeWorld(t), all, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7"}},

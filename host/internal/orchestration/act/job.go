@@ -133,7 +133,7 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 		f.budget.account.Leave(context.Background())
 	}
 	s.config.Journal.Drop(f.id)
-	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal, Also: f.act.Also}, mask: f.mask}), nil
+	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}, also: f.also, mask: f.mask}), nil
 }
 
 // Recall puts a run of an earlier host process back into the queue with its recorded
@@ -237,11 +237,11 @@ func (r *Run) Waiting() bool {
 // Begin fails with the errors of Resume; the run is then abandoned.
 func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.Error {
 	past := journal.NewHistory(records)
-	how := Resumption{Why: why, Also: r.flight().act.Also}
+	how := Resumption{Why: why, Also: r.flight().also}
 	if !past.Active {
 		how.Why = ""
 	}
-	f, err := s.reenter(r.ID(), past, how, r.flight().mask, why != "" || past.Config != s.config.Hash)
+	f, err := s.reenter(r.ID(), past, how, r.flight().mask)
 	if err != nil {
 		r.Abandon(err)
 		return err

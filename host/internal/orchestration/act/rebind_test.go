@@ -67,6 +67,15 @@ func cutBefore(t testing.TB, records []journal.Record, with bool, is func(journa
 	return records[:i]
 }
 
+// reconfigured is a host whose configuration is another than that of the first one.
+func reconfigured(c *act.Config) { c.Hash = edn.Hash(edn.Text("another")) }
+
+// rebound resumes a run under another configuration.
+func rebound(t *testing.T, w *dispatchtest.World, records []journal.Record, how act.Resumption) ([]journal.Record, *contract.Error) {
+	t.Helper()
+	return resumed(t, w, records, how, reconfigured)
+}
+
 func startsCall(capID string) func(journal.Record) bool {
 	return func(r journal.Record) bool {
 		b, ok := r.Body.(*journal.AttemptStarted)
@@ -102,7 +111,7 @@ func TestResumeNeedsOnlyWhatIsLeft(t *testing.T) {
 	want := finished(t, whole)
 	past := cutBefore(t, whole, false, startsCall("p/ask"))
 	w := parts(t, "p/render", "p/once")
-	all, err := resumed(t, w, past, crashed)
+	all, err := rebound(t, w, past, crashed)
 	require.Nil(t, err, "%v", err)
 	assertSameEnd(t, want, finished(t, all), "without their plugins")
 	for _, c := range w.Calls() {
@@ -142,7 +151,7 @@ func TestDecisionComesBeforeTheConfiguration(t *testing.T) {
 		for _, without := range [][]string{{"p/render"}, {"p/render", "p/once"}, {"p/once", "p/ask"}} {
 			t.Run(name, func(t *testing.T) {
 				lacking := parts(t, without...)
-				all, err := resumed(t, lacking, past, crashed)
+				all, err := rebound(t, lacking, past, crashed)
 				if name != "plan" && without[0] == "p/render" && len(without) == 1 {
 					suspendedWith(t, all, err, "effects/outcome-unknown") // nothing that it needs is missing
 					return
@@ -155,20 +164,20 @@ func TestDecisionComesBeforeTheConfiguration(t *testing.T) {
 				}
 				assert.Empty(t, lacking.Calls())
 
-				given, err := resumed(t, parts(t, "p/render", "p/once"), all, deciding(tc.node, journal.DecisionDone, edn.MustRead(`{:by :p/once :of {}}`)))
+				given, err := rebound(t, parts(t, "p/render", "p/once"), all, deciding(tc.node, journal.DecisionDone, edn.MustRead(`{:by :p/once :of {}}`)))
 				require.Nil(t, err, "%v", err)
 				assert.Contains(t, finished(t, given).Response.Value().Key("result").String(), ":p/once", "nothing else is needed")
 
-				all, err = resumed(t, parts(t, "p/once", "p/ask"), all, deciding(tc.node, journal.DecisionRetry, edn.Nil()))
+				all, err = rebound(t, parts(t, "p/once", "p/ask"), all, deciding(tc.node, journal.DecisionRetry, edn.Nil()))
 				lost := suspendedWith(t, all, err, journal.WhyNotReady)
 				assert.Empty(t, lost.Open)
 				require.NotNil(t, lost.Err)
 				for range 2 { // it can be left as often as the configuration lacks something
-					all, err = resumed(t, parts(t, "p/once"), all, decide)
+					all, err = rebound(t, parts(t, "p/once"), all, decide)
 					suspendedWith(t, all, err, journal.WhyNotReady)
 				}
 				back := parts(t)
-				all, err = resumed(t, back, all, decide)
+				all, err = rebound(t, back, all, decide)
 				require.Nil(t, err, "%v", err)
 				assertSameEnd(t, finished(t, whole), finished(t, all), "with everything back")
 				calls := 0
@@ -206,7 +215,7 @@ func TestResumeWithoutWhatIsLeft(t *testing.T) {
 				"in call": cutBefore(t, whole, true, startsCall(tc.capID)),
 			} {
 				lacking := parts(t, tc.capID)
-				all, err := resumed(t, lacking, past, crashed)
+				all, err := rebound(t, lacking, past, crashed)
 				last := suspendedWith(t, all, err, journal.WhyNotReady)
 				require.NotNil(t, last.Err, cut)
 				assert.Contains(t, last.Err.Message, ":"+tc.capID, "%s: it says what is missing", cut)
@@ -226,7 +235,7 @@ func TestResumeWithoutWhatIsLeft(t *testing.T) {
 					assert.Equal(t, edn.Text(all[0].Run), response.Key("run/id"), "RUN-022: the answer is about that run")
 				}
 
-				all, err = resumed(t, parts(t), all, decide)
+				all, err = rebound(t, parts(t), all, decide)
 				require.Nil(t, err, "%s: %v", cut, err)
 				assertSameEnd(t, finished(t, whole), finished(t, all), cut)
 			}
@@ -239,9 +248,9 @@ func TestResumeWithoutWhatIsLeft(t *testing.T) {
 func TestEndOfARunThatCannotGoOn(t *testing.T) {
 	whole := wholeRun(t, ownPlan(partsPlan, "", writes))
 	past := cutBefore(t, whole, false, startsCall("p/ask"))
-	all, err := resumed(t, parts(t, "p/ask"), past, crashed)
+	all, err := rebound(t, parts(t, "p/ask"), past, crashed)
 	suspendedWith(t, all, err, journal.WhyNotReady)
-	all, err = resumed(t, parts(t, "p/ask"), all, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7"}})
+	all, err = rebound(t, parts(t, "p/ask"), all, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7"}})
 	require.NotNil(t, err)
 	assert.Equal(t, "canceled", err.Type)
 	assert.Equal(t, journal.StatusCanceled, finished(t, all).Status)
@@ -270,14 +279,68 @@ func TestResumeOfAPlanAnswer(t *testing.T) {
 	_, err, whole := do(t, service(t, world(), suspending), text)
 	require.Nil(t, err, "%v", err)
 	past := cutBefore(t, whole, false, startsCall("p/ask"))
-	all, err := resumed(t, world("p/render", "p/once"), past, crashed)
+	all, err := rebound(t, world("p/render", "p/once"), past, crashed)
 	require.Nil(t, err, "%v", err)
 	assertSameEnd(t, finished(t, whole), finished(t, all), "without what is committed")
-	all, err = resumed(t, world("p/render", "p/ask"), past, crashed)
+	all, err = rebound(t, world("p/render", "p/ask"), past, crashed)
 	suspendedWith(t, all, err, journal.WhyNotReady)
-	all, err = resumed(t, world("p/render"), all, decide)
+	all, err = rebound(t, world("p/render"), all, decide)
 	require.Nil(t, err, "%v", err)
 	assertSameEnd(t, finished(t, whole), finished(t, all), "with what is left")
+}
+
+// JRN-040: a call that its input or the rights of the caller prevent fails in a resumed run as in
+// one without interruption, also under another configuration. So does what an unchanged one lacks.
+func TestResumeFailsAsWithoutInterruption(t *testing.T) {
+	forbids := func(c *act.Config) {
+		c.Access = policy.ShippedAccess()
+		c.Access.Intents = policy.Rules{"p/ask": {Forbidden: []string{policy.RoleAdmin}, Any: []string{policy.RoleAny}}}
+	}
+	world := func(without ...string) *dispatchtest.World {
+		w := parts(t, without...)
+		w.Func("p/plan", planAnswer(`{:nodes [
+		  {:op :call :intent :p/idem :input {:n 1} :as :i}
+		  {:op :call :intent :p/ask :input {:n {:slot/path [:i :out :of]}} :as :x}
+		  {:op :emit :input {:slot/path [:x :out]}}]}`))
+		return w
+	}
+	answered := `{:op :call :intent :p/kept :dispatch {:candidates [:p/plan :p/render] :retry {:fallback-max 1} %s} :input {} :as :x}`
+	plan := `{:nodes [{:op :call :intent :p/render :input {:n 1} :as :t} %s {:op :emit :input [{:slot/path [:t :out :by]} {:slot/id :x}]}]}`
+	for name, tc := range map[string]struct {
+		node   string
+		status string
+	}{
+		"kept items": {`{:op :map :over [1 2] :item :i :as :x :on-item-error :keep :body [
+		  {:op :call :intent :p/idem :input {:n {:slot/id :i}} :as :w}
+		  {:op :call :intent :p/ask :input {:n {:slot/path [:w :out :of]}} :as :r}]}`, journal.StatusCompleted},
+		"fallback": {fmt.Sprintf(answered, ""), journal.StatusCompleted},
+		"race":     {fmt.Sprintf(answered, ":strategy :race :race {:width 2}"), journal.StatusCompleted},
+		"call":     {`{:op :call :intent :p/ask :input {:n {:slot/path [:t :out :of]}} :as :x}`, journal.StatusFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := ownPlan(fmt.Sprintf(plan, tc.node), "", writes)
+			_, _, whole := do(t, service(t, world(), suspending, forbids), text)
+			want := finished(t, whole)
+			require.Equal(t, tc.status, want.Status, "%v", want.Err)
+			for n := 2; n < len(whole); n++ {
+				for _, under := range []func(*act.Config){func(*act.Config) {}, reconfigured} {
+					all, _ := resumed(t, world(), whole[:n], crashed, forbids, under)
+					assertSameEnd(t, want, finished(t, all), fmt.Sprintf("after %d records", n))
+				}
+			}
+		})
+	}
+	_, err, whole := do(t, service(t, world(), suspending), ownPlan(fmt.Sprintf(plan, fmt.Sprintf(answered, "")), "", writes))
+	require.Nil(t, err, "%v", err)
+	all, err := rebound(t, world("p/ask"), cutBefore(t, whole, false, startsCall("p/ask")), crashed)
+	require.Nil(t, err, "%v", err)
+	assert.Contains(t, finished(t, all).Response.Value().String(), ":by :p/render", "the other candidate answers")
+
+	past := cutBefore(t, wholeRun(t, ownPlan(partsPlan, "", writes)), false, startsCall("p/ask"))
+	all, err = resumed(t, parts(t, "p/ask"), past, crashed)
+	require.NotNil(t, err)
+	assert.Equal(t, "plan/invalid", err.Type, "its configuration is the same")
+	assert.Equal(t, journal.StatusFailed, finished(t, all).Status)
 }
 
 func planAnswer(plan string) func(context.Context, dispatch.Call) dispatchtest.Step {

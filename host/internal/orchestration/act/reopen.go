@@ -105,7 +105,7 @@ func (s *Service) retry(r *Run, f *flight) bool {
 		r.Abandon(contract.AsError(err))
 		return false
 	}
-	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.act.Also}, f.mask, f.rebinds)
+	next, refused := s.reenter(f.id, journal.NewHistory(records), Resumption{Also: f.also}, f.mask)
 	if refused != nil {
 		r.Abandon(refused)
 		return false
@@ -169,7 +169,8 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	if err := mayReopen(run, past); err != nil {
 		return nil, err
 	}
-	if _, err := s.standing(past.Accepted); err != nil {
+	also := []policy.Caller{f.act.caller()}
+	if err := f.refusal(also); err != nil {
 		return nil, err
 	}
 	var place *queue.Place
@@ -187,7 +188,7 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	})
 	var next *flight
 	if err == nil {
-		next, err = s.reenter(run, past, Resumption{Also: []policy.Caller{f.act.caller()}}, f.mask, true)
+		next, err = s.reenter(run, past, Resumption{Also: also}, f.mask)
 	}
 	if err != nil {
 		if place != nil {
@@ -198,6 +199,34 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	next.key, next.holds, next.place, next.act.Watched = f.key, f.holds, place, f.act.Watched
 	next.pace, next.live = f.reader()
 	return next, nil
+}
+
+// refusal returns the error that keeps the act from continuing the failed run of its key: the
+// owner may not act any more, or the credentials in also do not permit what is left of the run.
+func (f *flight) refusal(also []policy.Caller) *contract.Error {
+	s, past := f.service, f.failed.past
+	now, err := s.standing(past.Accepted)
+	if err != nil {
+		return err
+	}
+	try := func(callers []policy.Caller) *contract.Error {
+		a := recordedAct(past.Accepted)
+		a.Request, a.Also = f.mask.Restore(a.Request), callers
+		trial := s.flight(a)
+		trial.id, trial.past, trial.mask = f.failed.run, past, f.mask
+		if err := s.stage(s.rebind, trial); err != nil {
+			return err
+		}
+		return authorize(trial)
+	}
+	var owner []policy.Caller
+	if now != nil {
+		owner = []policy.Caller{*now}
+	}
+	if err = try(slices.Concat(also, owner)); err != nil && try(owner) == nil {
+		return err
+	}
+	return nil // an error that does not come from the credentials is that of the run
 }
 
 // resumeFailed continues a failed run at the request of an operator. The run is started
@@ -221,7 +250,7 @@ func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.Hi
 		err = contract.Errorf("run/not-resumable", "run %s is already being continued by a request with its idempotency key", run)
 	} else if err = s.reopen(run, past, how); err == nil {
 		var f *flight
-		if f, err = s.reenter(run, past, Resumption{}, nil, true); err == nil {
+		if f, err = s.reenter(run, past, Resumption{}, nil); err == nil {
 			r.begin(f)
 			go s.launch(r)
 			return r, nil

@@ -38,11 +38,11 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	if past.Finished && how.Why == journal.ResumedDecision && how.Cancel == nil {
 		return s.resumeFailed(ctx, run, past, how)
 	}
-	f, err := s.reenter(run, past, how, nil, true)
+	f, err := s.reenter(run, past, how, nil)
 	if err != nil {
 		return nil, err
 	}
-	if f.barred != nil && how.Cancel == nil { // it stays suspended
+	if f.barred != nil && how.Cancel == nil && len(how.Decisions) == 0 { // it stays suspended
 		return nil, f.barred
 	}
 	r, err := s.Recall(ctx, run, f.past.Accepted, nil)
@@ -78,9 +78,8 @@ func unqueued(accepted *journal.RunAccepted) edn.Value {
 }
 
 // reenter returns the flight of a run that is resumed from its records. mask holds the
-// secrets that the records replace by placeholders; nil: the secrets are lost. rebinds
-// reports that the run was accepted or stopped under what may be another configuration.
-func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask, rebinds bool) (*flight, *contract.Error) {
+// secrets that the records replace by placeholders; nil: the secrets are lost.
+func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask) (*flight, *contract.Error) {
 	if past.Accepted == nil || past.Finished {
 		return nil, contract.Errorf("run/not-resumable", "run %s cannot be resumed: it is finished, or its first record is missing", run)
 	}
@@ -100,7 +99,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 		a.Also = append(slices.Clip(a.Also), *now)
 	}
 	f := s.flight(a)
-	f.barred = barred
+	f.also, f.barred = how.Also, barred
 	if past.Suspended != nil && how.Cancel != nil {
 		f.unknown = questions(past.Suspended.Open)
 	}
@@ -111,7 +110,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	}
 	f.resumed, f.past, f.id, f.begun, f.seed = resumed, past, run, past.Begun, accepted.Seed
 	f.deadline = past.DeadlineAt
-	f.mask, f.rebinds = mask, rebinds
+	f.mask, f.rebinds = mask, past.Rebinds(c.Hash)
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
 	f.follow = c.Journal.Follow(run, 0)

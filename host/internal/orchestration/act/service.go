@@ -375,7 +375,7 @@ func (a *Act) caller() policy.Caller {
 
 // flight creates the state of an act.
 func (s *Service) flight(a Act) *flight {
-	f := &flight{service: s, act: a, begun: s.config.Clock.Now(), asks: new(interrupt.Table)}
+	f := &flight{service: s, act: a, also: a.Also, begun: s.config.Clock.Now(), asks: new(interrupt.Table)}
 	if a.Principal == "" {
 		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
 	}
@@ -480,16 +480,16 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 
 // again runs the stages that prepare a run from its records.
 func (s *Service) again(f *flight) *contract.Error {
-	err := s.stage(s.resume, f)
-	if err == nil {
-		if err = s.stage(s.rebind, f); err != nil {
-			err = f.unready(err)
-		}
+	if err := s.stage(s.resume, f); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.stage(s.recall, f)
+	if err := s.stage(s.rebind, f); err != nil {
+		return f.unready(err)
 	}
-	return err
+	if err := s.stage(s.recall, f); err != nil {
+		return f.undecided(err)
+	}
+	return nil
 }
 
 // perform runs the act once it is its turn.

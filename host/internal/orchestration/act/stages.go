@@ -22,6 +22,7 @@ import (
 type flight struct {
 	service *Service
 	act     Act
+	also    []policy.Caller // act.Also without the rights that the owner of a resumed run has now
 	begun   time.Time
 	ctx     context.Context // of route and execute
 	alone   bool            // it runs on the goroutine of its caller, and its records cannot be followed
@@ -52,7 +53,7 @@ type flight struct {
 	tell      func(journal.Body) // receives text of a host call
 	past      *journal.History   // of a run that is resumed or replayed; else nil
 	resumed   *journal.RunResumed
-	rebinds   bool                     // its configuration may differ from that of its first epoch
+	rebinds   bool                     // an earlier epoch had another configuration
 	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped   *contract.Error          // the error of a suspended run; else nil
@@ -184,11 +185,12 @@ var rebindSteps = []step{
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},
 	{"plan", always(readPlan)},
-	{"authorize", always(authorize)},
-	{"budget", compileBudget},
 }
 
+// recallSteps check the rights and the budget of a resumed run.
 var recallSteps = []step{
+	{"authorize", always(authorize)},
+	{"budget", compileBudget},
 	{"recall", always(recallCosts)},
 }
 

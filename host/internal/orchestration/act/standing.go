@@ -19,5 +19,11 @@ func (s *Service) standing(accepted *journal.RunAccepted) (*policy.Caller, *cont
 	return now, s.config.Access.Operation(policy.Act, *now).Refusal("auth/forbidden", "operation", *now)
 }
 
-// stand is the step that ends a resumed run whose caller may not act any more.
-func stand(f *flight) *contract.Error { return f.barred }
+// stand is the step that ends a resumed run whose caller may not act any more. A call whose
+// outcome is unknown needs its decision before.
+func stand(f *flight) *contract.Error {
+	if f.barred == nil {
+		return nil
+	}
+	return f.undecided(f.barred)
+}

@@ -1,9 +1,12 @@
 package act_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,7 +16,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // adminsWrite permits fs/write to administrators and writers, and acts of text/respond to callers
@@ -175,16 +180,15 @@ func TestKeyedRunIsPermittedToTheRequest(t *testing.T) {
 	for name, tc := range map[string]struct {
 		narrow  *policy.Narrowing
 		refused string
-		calls   bool
 	}{
-		"all rights":     {nil, "", true},
-		"without a role": {&policy.Narrowing{Roles: []string{policy.RoleUser}}, "", false},
-		"another intent": {&policy.Narrowing{Intents: []string{"text/verify"}}, "auth/forbidden", false},
+		"all rights":     {nil, ""},
+		"without a role": {&policy.Narrowing{Roles: []string{policy.RoleUser}}, "plan/invalid"},
+		"another intent": {&policy.Narrowing{Intents: []string{"text/verify"}}, "auth/forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := reopenWorld(t)
 			kept := newKeeper()
-			s := service(t, w, adminsWrite, func(c *act.Config) { c.Journal, c.Keys = kept, &act.Keys{} })
+			s := service(t, w, adminsWrite, func(c *act.Config) { c.Journal, c.Keys, c.Suspends = kept, &act.Keys{}, true })
 			a := by(policy.RoleAdmin, text)
 			first, refused := s.Start(t.Context(), a)
 			require.Nil(t, refused, "%v", refused)
@@ -196,13 +200,103 @@ func TestKeyedRunIsPermittedToTheRequest(t *testing.T) {
 				require.NotNil(t, refused)
 				assert.Equal(t, tc.refused, refused.Type)
 				assert.Len(t, kept.runs[first.ID()], len(first.Records()), "the run stays as it was")
-				return
+				assert.NotContains(t, called(w), "a/adds")
+				a.Narrow = nil
+				again, refused = s.Start(t.Context(), a)
 			}
 			require.Nil(t, refused, "%v", refused)
 			<-again.Done()
 			assert.Equal(t, first.ID(), again.ID())
-			assert.Equal(t, tc.calls, slices.Contains(called(w), "a/adds"))
-			assert.Equal(t, tc.calls, finished(t, again.Records()).Err == nil)
+			assert.Contains(t, called(w), "a/adds")
+			assert.Nil(t, finished(t, again.Records()).Err)
 		})
 	}
+}
+
+// RUN-015, AUTH-003: each retry of a job has the rights that its owner has then. A role that was
+// withdrawn for one of them and is restored counts again.
+func TestRetryHasTheRightsOfItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := reopenWorld(t)
+		w.Func("a/adds", func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+			if c.Attempt == 1 {
+				return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no server listens")}
+			}
+			return answerInput(ctx, c)
+		})
+		kept, epoch := journal.NewMemory(), 0
+		one := queue.New(queue.Settings{Workers: 1, MaxQueued: 9, Classes: []queue.Class{{Name: "batch", Workers: 1, MaxQueued: 9, Weight: 1}}}, time.Now)
+		s := service(t, w, adminsWrite, func(c *act.Config) {
+			c.Journal, c.Queue, c.Retry = memory{kept}, one, act.Retry{MaxAttempts: 3, Backoff: time.Second}
+			c.Standing = func(*journal.RunAccepted) (*policy.Caller, *contract.Error) {
+				if epoch++; epoch == 2 {
+					return named("ada", policy.RoleUser), nil
+				}
+				return named("ada", policy.RoleAdmin), nil
+			}
+		})
+		run, refused := s.Submit(by(policy.RoleAdmin, asking("[:a/adds :a/down]", "", "{}", ":response/type :accepted "+writes)))
+		require.Nil(t, refused, "%v", refused)
+		require.True(t, run.AwaitTurn())
+		records, err := kept.Records(run.ID())
+		require.NoError(t, err)
+		require.Nil(t, s.Begin(run, records, ""))
+		<-run.Done()
+		assert.Equal(t, []string{"a/adds", "a/down", "a/adds"}, called(w))
+		assert.Equal(t, journal.StatusCompleted, finished(t, run.Records()).Status)
+	})
+}
+
+// JRN-041, AUTH-003: the call whose outcome is unknown of a run whose owner was locked is decided
+// before the run ends.
+func TestBarredOwnerDoesNotHideAnUnknownOutcome(t *testing.T) {
+	run, refused := service(t, resumeWorld(t), adminsWrite).Start(t.Context(), by(policy.RoleAdmin, resumeCases["once"]))
+	require.Nil(t, refused, "%v", refused)
+	<-run.Done()
+	past := decoded(t, cutBefore(t, run.Records(), true, startsCall("a/adds")))
+	kept := journal.NewMemory()
+	kept.Load(run.ID(), past)
+	w := resumeWorld(t)
+	s := service(t, w, adminsWrite, standing(nil, contract.Errorf("auth/forbidden", "the user is locked")),
+		func(c *act.Config) { c.Journal, c.Suspends = memory{kept}, true })
+	again, refused := s.Recall(t.Context(), run.ID(), past[0].Body.(*journal.RunAccepted), nil)
+	require.Nil(t, refused, "%v", refused)
+	require.True(t, again.AwaitTurn())
+	require.Nil(t, s.Begin(again, past, journal.ResumedCrash))
+	_, err := again.Wait()
+	all := again.Records()
+	last := suspendedWith(t, all, err, "effects/outcome-unknown")
+	require.Len(t, last.Open, 1)
+	assert.Equal(t, "a/adds", last.Open[0].CapID)
+	for _, lost := range underWay(all) {
+		assert.True(t, lost.Closed, "the end of the lost call is recorded")
+	}
+	_, refused = s.Resume(t.Context(), run.ID(), decoded(t, all), decide)
+	require.NotNil(t, refused, "without a decision")
+	again, refused = s.Resume(t.Context(), run.ID(), decoded(t, all), deciding("act", journal.DecisionRetry, edn.Nil()))
+	require.Nil(t, refused, "%v", refused)
+	_, err = again.Wait()
+	require.NotNil(t, err)
+	assert.Equal(t, "auth/forbidden", err.Type)
+	assert.Equal(t, journal.StatusFailed, finished(t, again.Records()).Status)
+	assert.Empty(t, w.Calls())
+}
+
+// AUTH-003: a run whose owner lost a role that it needs fails, also under another configuration.
+func TestLostRoleDoesNotSuspend(t *testing.T) {
+	text := ownPlan(`{:nodes [{:op :call :intent :text/respond :dispatch {:candidates [:a/adds]} :input {:n 1} :as :x}]}`, "", writes)
+	run, refused := service(t, resumeWorld(t), adminsWrite).Start(t.Context(), by(policy.RoleAdmin, text))
+	require.Nil(t, refused, "%v", refused)
+	<-run.Done()
+	past := decoded(t, run.Records()[:2])
+	kept := journal.NewMemory()
+	kept.Load(run.ID(), past)
+	s := service(t, resumeWorld(t), adminsWrite, standing(named("ada", policy.RoleUser), nil), reconfigured,
+		func(c *act.Config) { c.Journal, c.Suspends = kept, true })
+	again, refused := s.Resume(t.Context(), run.ID(), past, crashed)
+	require.Nil(t, refused, "%v", refused)
+	_, err := again.Wait()
+	require.NotNil(t, err)
+	assert.Equal(t, "plan/invalid", err.Type)
+	assert.Equal(t, journal.StatusFailed, finished(t, again.Records()).Status)
 }

@@ -191,6 +191,18 @@ func (s *candidates) noCandidate() *contract.Error {
 	return Unbound(s.n.w.Node, s.n.w.Intent, s.binding)
 }
 
+// lacking reports whether the configuration lacks a candidate: there is none, or one was
+// rejected for what it is. Rights, the input and the state of a candidate do not count.
+func (s *candidates) lacking() bool {
+	return len(s.binding.Rejected) == 0 || slices.ContainsFunc(s.binding.Rejected, func(r policy.Rejection) bool {
+		switch r.Reason {
+		case policy.ReasonEffects, policy.ReasonNotReady, policy.ReasonQuarantined, policy.ReasonBreaker, policy.ReasonBudget:
+			return false
+		}
+		return true
+	})
+}
+
 // degraded returns the candidates before the winner that were rejected for a
 // cause of their own, such as a missing key.
 func (s *candidates) degraded(winner string) []policy.Rejection {

@@ -41,7 +41,9 @@ func (o *operation) serve(ctx context.Context) {
 		}
 	}
 	if err := o.node.checkRights(); err != nil {
-		result.Unbound = err
+		if err.Type == "effects/unsupported-tool" {
+			result.Unbound = err
+		}
 		o.fail(err)
 		return
 	}
@@ -72,7 +74,7 @@ func (o *operation) serve(ctx context.Context) {
 // noCandidate is the failure of an operation without a candidate.
 func (o *operation) noCandidate() *contract.Error {
 	err := o.candidates.noCandidate()
-	if !err.Retryable && err.Type != "budget/exceeded" && err.Type != "breaker/open" {
+	if err.Type == "unsupported/intent" && !err.Retryable && o.candidates.lacking() {
 		o.attempts.result.Unbound = err
 	}
 	if past := o.attempts.past; past != nil && past.only != "" {

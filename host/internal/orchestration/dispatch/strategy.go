@@ -35,6 +35,9 @@ func recordedStrategy(r *journal.NodeResolved) strategy {
 	return s
 }
 
+// HasAlternatives reports whether another candidate may answer if the first one fails.
+func (p *CallPolicy) HasAlternatives() bool { return len(p.static.Tried) > 1 }
+
 // selectStrategy selects the strategy of this call. Candidates with effects run as a
 // cascade, never in parallel, and so does a single candidate.
 func (o *operation) selectStrategy() strategy {

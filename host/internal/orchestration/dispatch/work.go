@@ -194,8 +194,8 @@ type Result struct {
 	DoneOnce  bool      // an effect of class once was or may have been done
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error
-	// Unbound is set if the configuration has no candidate for the node, or does not permit
-	// its call: the reason.
+	// Unbound is set if the configuration lacks every candidate, or the tool, of the node: the
+	// reason. It is nil if rights or the input prevent the call.
 	Unbound *contract.Error
 
 	stream *stream.Attempt // of the attempt

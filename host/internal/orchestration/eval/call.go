@@ -38,7 +38,7 @@ func (s *scope) callNode(
 		if result.DoneOnce {
 			s.doneOnce.Store(true)
 		}
-		if result.Unbound != nil && s.run.task.Rebinds && !n.AllowFailure && !w.Replay {
+		if result.Unbound != nil && s.run.task.Rebinds && !s.kept && !n.AllowFailure && !w.Replay {
 			begun()
 			return attempts, s.run.waiting.wait(ctx, Undecided{e.path, n.ID, result.Unbound})
 		}
@@ -293,7 +293,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	}
 	prog, findings, err := prepare(a.Plan, nil, env, contract.SourcePlugin, plan.WithLimits(r.ev.Limits),
 		plan.Depth(depth))
-	if err != nil && begun && r.task.Rebinds && r.task.Suspend != nil { // it fitted when it was answered
+	if err != nil && begun && c.awaits(err) { // it fitted when it was answered
 		return func(ctx context.Context) dispatch.Child {
 			return dispatch.Child{Err: r.waiting.wait(ctx, Undecided{c.Path, c.Node, err})}
 		}, nil
@@ -303,13 +303,21 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	}
 	child := &scope{
 		author: r.ev.author(a.CapID), run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
-		path: path, history: history,
+		path: path, history: history, kept: true,
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
 	if child.answer.Node >= 0 {
 		child.textStream = a.Stream(child.answer.Key)
 	}
 	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
+}
+
+// awaits reports whether a recorded plan answer that does not fit waits for a configuration
+// under which it does. err is what does not fit.
+func (c *call) awaits(err *contract.Error) bool {
+	s := c.scope
+	return s.run.task.Rebinds && s.run.task.Suspend != nil && !s.kept && !s.node(c.index).AllowFailure &&
+		!c.Policy.HasAlternatives() && !plan.DeniesEffect(err)
 }
 
 // routed accepts the plan of a router, which runs later as the plan of the act.

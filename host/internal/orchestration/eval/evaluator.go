@@ -89,9 +89,9 @@ type Task struct {
 	// the context of the run; it may be called again until all nodes have ended. If nil,
 	// such nodes fail.
 	Suspend func([]Undecided)
-	// Rebinds is set for a run that was accepted or stopped under what may be another
-	// configuration. A node for which the present one has no candidate then waits in
-	// Suspend too, instead of failing.
+	// Rebinds is set for a run with an earlier epoch under another configuration. A node for
+	// which the present one lacks every candidate then waits in Suspend too, instead of
+	// failing, unless the run goes on with its failure.
 	Rebinds bool
 	// Interrupts are the questions of the run to people; nil: it cannot ask any.
 	Interrupts *interrupt.Table

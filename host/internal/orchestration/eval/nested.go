@@ -24,6 +24,7 @@ func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
 		author: s.author, run: s.run, history: s.history, prog: s.prog.Subs[i], layer: s.layer, depth: depth, stack: s.stack,
 		path: s.nodePath(i, more...), answer: s.prog.Subs[i].Answer,
 		budget: s.budget, deepest: s.deepest,
+		kept: s.kept || s.node(i).KeepItemErrors,
 	}, nil
 }
 

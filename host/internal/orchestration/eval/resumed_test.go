@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -150,6 +151,47 @@ func inParallel(source edn.Value, r *rand.Rand) edn.Value {
 		panic(err)
 	}
 	return out
+}
+
+// JRN-040: a node for which another configuration lacks every candidate waits for one that has
+// them, unless the run goes on with its failure.
+func TestWaitsForTheConfiguration(t *testing.T) {
+	spec := dispatchtest.Spec{Caps: []string{dispatchtest.Cap("a/one", "")}}
+	had := dispatchtest.New(t, spec)
+	call := `{:op :call :intent :text/respond :input {} %s :as :x}`
+	for name, tc := range map[string]struct {
+		nodes string
+		waits bool
+	}{
+		"call":            {fmt.Sprintf(call, ""), true},
+		"item":            {`{:op :map :over [1] :as :all :body [` + fmt.Sprintf(call, "") + `]}`, true},
+		"allowed failure": {fmt.Sprintf(call, ":dispatch {:allow-failure? true}"), false},
+		"kept item":       {`{:op :map :over [1] :as :all :on-item-error :keep :body [` + fmt.Sprintf(call, "") + `]}`, false},
+		"within kept item": {`{:op :map :over [1] :as :all :on-item-error :keep :body [
+		  {:op :plan :as :in :plan {:nodes [` + fmt.Sprintf(call, "") + `]}}]}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := plan.Env{Registry: had.Registry, Policies: had.Policies}
+			p, findings := plan.Parse(edn.MustRead(`{:nodes [`+tc.nodes+`]}`), nil)
+			require.NotNil(t, p, "%v", findings)
+			require.False(t, plan.HasErrors(plan.Check(p, env)))
+			prog, err := plan.Link(p, env)
+			require.Nil(t, err)
+			spec := dispatchtest.Spec{Caps: []string{"{:cap/id :a/other :cap/kind :solver :cap/intents #{:p/other} :io/in-schema :req/any :io/out-schema :res/any}"}}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			waited := false
+			evaluator(dispatchtest.New(t, spec)).Run(ctx, &eval.Task{
+				Run: "run_test", Seed: 1, Source: "request", Trace: edn.MustMap(), Program: prog, Rebinds: true,
+				Recorder: eval.NewRecorder(ctx, journal.NewMemory(), dispatch.SystemClock{}, "run_test", 2),
+				Suspend: func(nodes []eval.Undecided) {
+					waited = len(nodes) == 1 && nodes[0].Lacks != nil
+					cancel()
+				},
+			})
+			assert.Equal(t, tc.waits, waited)
+		})
+	}
 }
 
 // cutRun is a run of a plan that is cut and resumed.

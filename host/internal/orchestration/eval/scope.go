@@ -27,6 +27,7 @@ type scope struct {
 	depth   int
 	stack   []string // capabilities that wait for this plan
 	author  plan.Author
+	kept    bool // the run may go on with a failure of a node: it is kept, or another candidate answers
 
 	answer     plan.Answer   // the node whose answer the plan gives
 	textStream *stream.Text  // of that node; nil if it is not streamed

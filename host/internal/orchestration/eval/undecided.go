@@ -2,6 +2,7 @@ package eval
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -40,7 +41,7 @@ func (u *undecided) rest() {
 		return
 	}
 	u.mu.Lock()
-	nodes := u.nodes
+	nodes := slices.Clone(u.nodes) // suspend may be called by several goroutines at once
 	u.mu.Unlock()
 	if len(nodes) > 0 {
 		u.suspend(nodes)

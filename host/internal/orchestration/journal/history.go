@@ -23,6 +23,7 @@ type History struct {
 	// Accepted is nil in a history without its first record.
 	Accepted *RunAccepted
 	Config   string    // hash of the configuration of the last epoch
+	configs  []string  // hashes of the configurations of all epochs
 	Begun    time.Time // when the run was accepted
 	Canceled *CancelRequested
 	// Crashes is the number of crashes and lost leases in a row after which the run was
@@ -181,10 +182,12 @@ func NewHistory(records []Record) *History {
 		switch body := rec.Body.(type) {
 		case *RunAccepted:
 			h.Accepted, h.Begun, h.Config, h.DeadlineAt = body, rec.At, body.Config, body.DeadlineAt
+			h.configs = append(h.configs, body.Config)
 		case *RunStarted:
 			h.Active = true
 		case *RunResumed:
 			h.Config = body.Config
+			h.configs = append(h.configs, body.Config)
 			h.Resume(rec.At, body)
 		case *RunSuspended:
 			h.Suspended, h.suspendedAt = body, rec.At
@@ -245,6 +248,12 @@ func (h *History) Resume(at time.Time, resumed *RunResumed) {
 		value, _ := values.Get(d.Path)
 		h.decideAt(d.Path, Decided{d.Choice, value})
 	}
+}
+
+// Rebinds reports whether the run was accepted or resumed under another configuration than
+// the one with the given hash, so that what is left of it may not fit that one.
+func (h *History) Rebinds(config string) bool {
+	return slices.ContainsFunc(h.configs, func(hash string) bool { return hash != config })
 }
 
 // since returns the time at which the run was accepted or last reopened.
