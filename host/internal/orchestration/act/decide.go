@@ -81,11 +81,11 @@ func (f *flight) suspendFor(nodes []eval.Undecided) {
 }
 
 // unready returns the error of a resumed run whose remaining nodes do not fit the present
-// configuration. If that one lacks something that an earlier one had, the run is suspended, so
-// that it can continue once it is back.
+// configuration and its plugins. If these lack something that was there when the run was accepted,
+// the run is suspended, so that it can continue once it is back.
 func (f *flight) unready(err *contract.Error) *contract.Error {
 	ended := f.undecided(err)
-	if ended != err || !f.waits() || !f.rebinds || !lacking(err) {
+	if ended != err || !f.waits() || !lacking(err) {
 		return ended
 	}
 	return f.suspend(&journal.RunSuspended{Why: journal.WhyNotReady, Err: err})

@@ -339,8 +339,10 @@ func TestResumeFailsAsWithoutInterruption(t *testing.T) {
 	past := cutBefore(t, wholeRun(t, ownPlan(partsPlan, "", writes)), false, startsCall("p/ask"))
 	all, err = resumed(t, parts(t, "p/ask"), past, crashed)
 	require.NotNil(t, err)
-	assert.Equal(t, "plan/invalid", err.Type, "its configuration is the same")
-	assert.Equal(t, journal.StatusFailed, finished(t, all).Status)
+	assert.Equal(t, "run/suspended", err.Type, "its plugin lacks the capability under the same configuration")
+	end, ok := all[len(all)-1].Body.(*journal.RunSuspended)
+	require.True(t, ok)
+	assert.Equal(t, journal.WhyNotReady, end.Why)
 }
 
 func planAnswer(plan string) func(context.Context, dispatch.Call) dispatchtest.Step {

@@ -29,7 +29,8 @@ func traceFields(c spans.Context) []any {
 	return []any{"trace", hex.EncodeToString(c.Trace[:]), "span", hex.EncodeToString(c.Span[:])}
 }
 
-// runEnded logs the failure of a run, and that it waits for another configuration. It logs the failures of its attempts too, at level debug.
+// runEnded logs the failure of a run, and that it waits for another configuration. It logs the
+// failures of its attempts too, at level debug.
 func (d *Daemon) runEnded(run *act.Run) {
 	log := d.log.Named("runs")
 	if !log.IsInfo() {
