@@ -147,7 +147,7 @@ func TestProbeCannotAsk(t *testing.T) {
 	require.Nil(t, o.err)
 	assert.True(t, o.out.Key("agrees?").Truthy(), "%s", o.out)
 
-	// A server that fails shows nothing: it is no finding, and an error if the first request fails.
+	// A request that fails with status 500 is not a finding. If it is the first one, the probe returns its error.
 	broken := status(http.StatusInternalServerError, `{"error":{"message":"oops"}}`)
 	said = habits("openai-chat")
 	said[0] = broken

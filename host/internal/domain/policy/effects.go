@@ -197,7 +197,7 @@ func (g *Grant) access(effect, by string) *contract.Error {
 	}
 	held, caller := "none", g.Caller()
 	denied := caller.denied(func(c *Caller) bool { ok, _ := rule.permitsOne(c); return ok })
-	if denied == nil { // there is no rule
+	if denied == nil { // the effect has no rule, so the caller itself is denied
 		denied = &caller
 	}
 	if len(denied.Roles) > 0 {

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -30,22 +31,16 @@ type found struct {
 // A closing tag that is left stands in code, which reasoning may have opened and not closed. A
 // value in front of it is not taken.
 func find(answer string) (found, bool) {
-	whole := strings.TrimSpace(answer)
-	if v, ok := readJSON(whole); ok {
-		return found{v, foundJSON, true}, true
+	prose := text.WithoutReasoning(answer)
+	for _, whole := range slices.Compact([]string{strings.TrimSpace(answer), strings.TrimSpace(prose)}) {
+		if v, ok := readJSON(whole); ok {
+			return found{v, foundJSON, true}, true
+		}
+		if v, ok := readEDN(whole); ok {
+			return found{v, foundEDN, false}, true
+		}
 	}
-	if v, ok := readEDN(whole); ok {
-		return found{v, foundEDN, false}, true
-	}
-	answer = text.WithoutReasoning(answer)
-	trimmed := strings.TrimSpace(answer)
-	if v, ok := readJSON(trimmed); ok {
-		return found{v, foundJSON, true}, true
-	}
-	if v, ok := readEDN(trimmed); ok {
-		return found{v, foundEDN, false}, true
-	}
-	if inner, rest, ok := lastFence(answer); ok && !closingTag.MatchString(rest) {
+	if inner, rest, ok := lastFence(prose); ok && !closingTag.MatchString(rest) {
 		if v, ok := readJSON(inner); ok {
 			return found{v, foundFence, true}, true
 		}
@@ -53,10 +48,10 @@ func find(answer string) (found, bool) {
 			return found{v, foundFence, false}, true
 		}
 	}
-	if tags := closingTag.FindAllStringIndex(answer, -1); len(tags) > 0 {
-		answer = answer[tags[len(tags)-1][1]:]
+	if tags := closingTag.FindAllStringIndex(prose, -1); len(tags) > 0 {
+		prose = prose[tags[len(tags)-1][1]:]
 	}
-	return embedded(answer)
+	return embedded(prose)
 }
 
 // closingTag matches the end of a block of reasoning.
