@@ -35,6 +35,7 @@ test-live: ## the plugin of language models against real servers: which, say FER
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	$(GO) vet -tags external,slow,long ./... ./.ci/mutate ./.ci/release # a folder with a dot is not among the rest
+	GOFLAGS= $(GO) mod tidy -diff # go.sum names what is used and no more
 	cd host/bench && $(GO) vet ./... # a module of its own
 	$(GO) build -o bin/txclose ./sdk/conversation/txclose/cmd/txclose
 	$(GO) vet -vettool=bin/txclose ./... # transactions of conversations that a path leaves open
