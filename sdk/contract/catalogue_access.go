@@ -55,7 +55,7 @@ func accessErrors() []Row {
 		row("value/json-collision", ClassFinal, SourceRequest, false, 406,
 			"two keys of one map have the same name in JSON", "accept application/edn"),
 		row("http/request-timeout", ClassFinal, SourceRequest, true, 408,
-			"the head of the request did not arrive in time", "send the request at once, or raise http.limits.header_read"),
+			"the request did not arrive in time", "send it at once, or raise http.limits.header_read or body_read"),
 		row("http/too-large", ClassFinal, SourceRequest, false, 413, "the body is beyond its limit", "send less"),
 		row("http/unsupported-media-type", ClassFinal, SourceRequest, false, 415,
 			"the media type of the body is not known", "send application/edn or application/json"),

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // defaultLimits apply until the configuration is loaded.
@@ -237,9 +238,10 @@ func (x *exchange) brokenBody(err error, got int) *contract.Error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return contract.Errorf("http/bad-encoding", "the body did not arrive within %s; %d bytes did",
+		return contract.Errorf("http/request-timeout", "the body did not arrive within %s; %d bytes did",
 			x.settings.Limits.BodyRead, got).
-			WithHint("send it faster; the limit is http.limits.body_read")
+			WithHint("send it faster, or raise http.limits.body_read").
+			WithDetail("setting", edn.Text("http.limits.body_read"))
 	case x.r.ContentLength > 0:
 		return contract.Errorf("http/bad-encoding", "the body ends after %d bytes, and Content-Length says %d", got,
 			x.r.ContentLength).

@@ -109,7 +109,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 		"foreign type":      {sent: strings.Replace(toAct, "application/json", "image/png", 1), status: 415},
 		"no body is wanted": {sent: toLook, status: 200},
 		"no token":          {sent: strings.Replace(toAct, "/v1/act", "/v1/admin", 1), status: 401, admin: true},
-		"wanted":            {sent: toAct, status: 400},
+		"wanted":            {sent: toAct, status: 408},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -243,6 +243,7 @@ func (r *Route) all() []Answer {
 		add(403, "a page of another origin may not call the daemon")
 	}
 	if r.Body != nil {
+		add(408, "the body did not arrive in time")
 		add(413, "the body exceeds its limit")
 		add(415, "the media type, character set or content encoding of the body is not supported")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi/httpapitest"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -43,8 +44,9 @@ func TestSlowClients(t *testing.T) {
 	// A body without end.
 	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"proto\":1")
 	require.NoError(t, err)
-	assert.Equal(t, 400, a.status)
-	assert.Equal(t, "http/bad-encoding", a.failure(t))
+	assert.Equal(t, 408, a.status)
+	assert.Equal(t, "http/request-timeout", a.failure(t))
+	assert.Contains(t, string(a.body), "10 bytes did")
 	w.tune(func(s *httpapi.Settings) { s.Limits.BodyRead = 20 * time.Second }) // the others are wrong, not slow
 	// A chunk with a malformed length.
 	a, err = w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"pro\r\nzz\r\n")
@@ -87,6 +89,25 @@ func (w *world) second(text string) answer {
 	require.NoError(w.t, err)
 	a, err := read(conn)
 	require.NoError(w.t, err)
+	return a
+}
+
+// lateBody returns the response to a request whose body does not arrive in time, over the admin
+// socket with the token.
+func (w *world) lateBody(what string) answer {
+	w.t.Helper()
+	w.tune(func(s *httpapi.Settings) { s.Limits.BodyRead = 100 * time.Millisecond })
+	conn, err := net.Dial("unix", w.socket)
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{", what, token)
+	require.NoError(w.t, err)
+	a, err := read(conn)
+	require.NoError(w.t, err)
+	method, path, _ := strings.Cut(what, " ")
+	a.exchange = httpapitest.Exchange{Method: method, Target: path, Status: a.status, Header: a.header, Body: a.body}
 	return a
 }
 

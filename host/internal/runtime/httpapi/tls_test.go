@@ -139,7 +139,7 @@ func TestTLSLimits(t *testing.T) {
 	go func() { _, _ = feed.Write([]byte(`{"proto":1`)) }()
 	a := post(slow)
 	_ = feed.Close()
-	assert.Equal(t, "http/bad-encoding", a.failure(t))
+	assert.Equal(t, "http/request-timeout", a.failure(t))
 	w.tune(func(s *httpapi.Settings) { s.Limits.BodyRead = 20 * time.Second }) // too long, not too slow
 	a = post(io.LimitReader(endless{}, 1<<20))
 	assert.Equal(t, "http/too-large", a.failure(t))
