@@ -49,9 +49,7 @@ func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bo
 		if summary, err = v.summary(ctx, head, first); err != nil {
 			return nil, false, err
 		}
-		if cut = summary.Turns < first; !cut {
-			first = summary.Turns
-		}
+		cut = summary.Turns < first
 		if summary.Text != "" {
 			// Not a message of the system: it is text of callers and models (PRM-002).
 			out = append(out, conversation.User(tellSummary+summary.Text))
@@ -67,7 +65,7 @@ func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bo
 // The last turn is always included.
 func (v *view) first(head int) int {
 	first, chars := len(v.path), 0
-	for first > head && len(v.path)-first < v.limits.Window.Turns {
+	for first > head && len(v.path)-first < max(v.limits.Window.Turns, 1) {
 		for _, m := range v.said[first-1] {
 			chars += utf8.RuneCountInString(m.Text())
 		}
@@ -88,22 +86,28 @@ func (v *view) basis(n int) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// latest returns the summary of the most turns whose basis still matches the path; zero if
-// there is none.
-func (v *view) latest() (out Summary) {
+// nearest returns the shortest stored summary that covers the turns before first; if there is none,
+// the longest of the others; zero if there is none at all. Only those whose basis still matches the
+// path count.
+func (v *view) nearest(first int) (out Summary) {
 	for _, s := range v.known {
-		if s.Turns > out.Turns && s.Turns <= len(v.path) && s.Basis == v.basis(s.Turns) {
+		nearer := s.Turns > out.Turns
+		if out.Turns >= first {
+			nearer = s.Turns >= first && s.Turns < out.Turns
+		}
+		if nearer && s.Turns <= len(v.path) && s.Basis == v.basis(s.Turns) {
 			out = s
 		}
 	}
 	return out
 }
 
-// summary returns a summary that covers the turns before first. It makes a new one only if
-// no stored one covers them, and then of more turns than needed, so that the next calls
-// need none (CNV-028). If the summarizing call fails, the result covers fewer turns.
+// summary returns a summary that covers the turns before first, and possibly some of those that
+// follow. It makes a new one only if no stored one covers them, and then of more turns than needed,
+// so that the next calls need none (CNV-028). If the summarizing call fails, the result covers fewer
+// turns.
 func (v *view) summary(ctx context.Context, head, first int) (Summary, *contract.Error) {
-	latest := v.latest()
+	latest := v.nearest(first)
 	latest.Turns = max(latest.Turns, head)
 	if latest.Turns >= first || !v.c.Serves(summarizes) {
 		return latest, nil
