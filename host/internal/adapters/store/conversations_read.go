@@ -263,7 +263,7 @@ func readOrigin(text string) (by messages.Attribution, err error) {
 // Spans implements conversation.Reader.
 func (r *conversationReader) Spans(turn int64) (out []int64, err error) {
 	var n int64
-	err = r.all("conversation_spans", []any{turn}, []any{&n}, func() error {
+	err = r.all("conversation_spans", []any{r.n, turn}, []any{&n}, func() error {
 		out = append(out, n)
 		return nil
 	})

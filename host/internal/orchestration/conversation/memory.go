@@ -34,7 +34,6 @@ type kept struct {
 }
 
 type span struct {
-	turn     int64
 	messages []conversation.Message
 	at       time.Time
 }
@@ -124,7 +123,7 @@ func (m *Memory) add(spans []turns.Span, at time.Time) []turns.Number {
 		if s.Turn == 0 {
 			numbers[i].Turn = m.last
 		}
-		m.spans[m.last] = span{numbers[i].Turn, slices.Clone(s.Messages), at}
+		m.spans[m.last] = span{slices.Clone(s.Messages), at}
 	}
 	return numbers
 }
@@ -244,13 +243,18 @@ func (r memoryReader) Messages(version int64, from int) ([][]conversation.Messag
 
 // Spans implements Reader.
 func (r memoryReader) Spans(turn int64) (out []int64, _ error) {
-	for n, s := range r.m.spans {
-		if s.turn == turn {
-			out = append(out, n)
+	if r.k == nil {
+		return nil, nil
+	}
+	for _, path := range r.k.versions {
+		for _, s := range path {
+			if s.Turn == turn {
+				out = append(out, s.Span)
+			}
 		}
 	}
 	slices.Sort(out)
-	return out, nil
+	return slices.Compact(out), nil
 }
 
 // Said implements Reader.

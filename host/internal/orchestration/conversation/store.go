@@ -115,7 +115,8 @@ type Reader interface {
 	Path(version int64) (turns.Path, error)
 	// Messages returns the messages of each step of a version, starting with step from.
 	Messages(version int64, from int) ([][]conversation.Message, error)
-	// Spans returns the alternatives of a turn, oldest first.
+	// Spans returns the alternatives of a turn, oldest first: its spans in the versions of this
+	// conversation. A turn that a fork shares has others in its origin.
 	Spans(turn int64) ([]int64, error)
 	// Said returns the messages of a span. For an unknown span a store may return none, or
 	// conversation/store-failed.

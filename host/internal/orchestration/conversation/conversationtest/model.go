@@ -359,9 +359,6 @@ func (m *model) selects(c *talk) error {
 	keep, tail := m.tail()
 	_, err := m.call("select", `{:conversation/id %q :turn/id %q :span/id %q :tail :%s}`, c.id, now[i].turn.id, a.id, tail)
 	if err != nil {
-		if !m.named(a) { // it was swept
-			return expect(err, "conversation/span-not-in-turn")
-		}
 		return err
 	}
 	if a != now[i].selected {
@@ -390,7 +387,11 @@ func (m *model) fork(c *talk) error {
 	if _, err := m.call("fork", `{:conversation/id %q :new/id %q :turn/id %q}`, c.id, id, c.now()[i].turn.id); err != nil {
 		return err
 	}
-	m.talks = append(m.talks, &talk{id: id, versions: [][]step{nil, slices.Clone(c.now()[:i+1])}})
+	copied := slices.Clone(c.now()[:i+1])
+	for k, s := range copied { // the other alternatives stay behind, and later ones are of one conversation
+		copied[k].turn = &turn{s.turn.id, s.turn.role, []*alternative{s.selected}}
+	}
+	m.talks = append(m.talks, &talk{id: id, versions: [][]step{nil, copied}})
 	return nil
 }
 
@@ -442,7 +443,7 @@ func (m *model) delete(c *talk) error {
 	return nil
 }
 
-// sweep deletes the alternatives that no version of a conversation selects.
+// sweep deletes what no version of a conversation uses.
 func (m *model) sweep(*talk) error {
 	if _, err := m.service.Sweep(context.Background()); err != nil {
 		return err
@@ -455,7 +456,7 @@ func (m *model) refused(c *talk) error {
 	foreign := "t-999999999"
 	for _, other := range m.talks {
 		for _, s := range other.now() {
-			if !slices.ContainsFunc(c.now(), func(own step) bool { return own.turn == s.turn }) {
+			if !slices.ContainsFunc(c.now(), func(own step) bool { return own.turn.id == s.turn.id }) {
 				foreign = s.turn.id
 			}
 		}
@@ -546,8 +547,7 @@ func (m *model) sameVersion(c *talk, version int) error {
 	return nil
 }
 
-// sameTurn compares the alternatives of a turn. Those that no version of a conversation
-// selects may be gone.
+// sameTurn compares the alternatives of a turn.
 func (m *model) sameTurn(c *talk, s step) error {
 	out, err := m.call("get", `{:conversation/id %q :turn/id %q}`, c.id, s.turn.id)
 	if err != nil {
@@ -561,16 +561,12 @@ func (m *model) sameTurn(c *talk, s step) error {
 		}
 		got[textOf(v, "span/id")] = fmt.Sprint(said, v.Key("selected?"))
 	}
-	for _, a := range slices.Clone(s.turn.alternatives) {
+	for _, a := range s.turn.alternatives {
 		selected := edn.Nil()
 		if a == s.selected {
 			selected = edn.Bool(true)
 		}
-		said, there := got[a.id]
-		switch {
-		case !there && !m.named(a): // deleted with the last conversation that selected it
-			s.turn.alternatives = slices.DeleteFunc(s.turn.alternatives, func(x *alternative) bool { return x == a })
-		case said != fmt.Sprint(a.texts, selected):
+		if said := got[a.id]; said != fmt.Sprint(a.texts, selected) {
 			return fmt.Errorf("alternative %s of %s is %q, want %q %s", a.id, s.turn.id, said, a.texts, selected)
 		}
 		delete(got, a.id)
@@ -579,15 +575,6 @@ func (m *model) sameTurn(c *talk, s step) error {
 		return fmt.Errorf("turn %s has the alternatives %v besides", s.turn.id, got)
 	}
 	return nil
-}
-
-// named reports whether a version of a conversation selects an alternative.
-func (m *model) named(a *alternative) bool {
-	return slices.ContainsFunc(m.talks, func(c *talk) bool {
-		return slices.ContainsFunc(c.versions, func(steps []step) bool {
-			return slices.ContainsFunc(steps, func(s step) bool { return s.selected == a })
-		})
-	})
 }
 
 // end compares all versions of all conversations with the model, and deletes everything.

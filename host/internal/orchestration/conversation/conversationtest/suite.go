@@ -245,7 +245,7 @@ func drafts(t *testing.T, store conversation.Store) {
 	assert.Equal(t, "one|re: one|two|re: two|five|re: five", x.said())
 }
 
-// shared: forks share turns and content, survive the deletion of the original, and leave
+// shared: forks share turns and content but not later alternatives, survive the deletion of the original, and leave
 // nothing behind (CNV-022, CNV-025).
 func shared(t *testing.T, store conversation.Store) {
 	x := newTalker(t, store, "c")
@@ -255,7 +255,8 @@ func shared(t *testing.T, store conversation.Store) {
 	f.must(f.call("regenerate", ""))
 	f.must(f.call("send", `:text "hello"`))
 	turn := fmt.Sprintf(":turn/id %q", textOf(lastOf(first.Key("turns")), "turn/id"))
-	assert.Equal(t, 2, x.must(x.call("get", turn)).Key("alternatives").Len())
+	assert.Equal(t, 2, f.must(f.call("get", turn)).Key("alternatives").Len())
+	assert.Equal(t, 1, x.must(x.call("get", turn)).Key("alternatives").Len(), "what is made in a fork is the fork's")
 	assert.Equal(t, "hello|re: hello", x.said())
 	x.must(x.call("delete", ""))
 	swept, err := store.Sweep(context.Background())
@@ -308,6 +309,20 @@ func owners(t *testing.T, store conversation.Store) {
 	operator := as(session.Caller{Principal: "bob", Any: true})
 	assert.Equal(t, 1, x.must(x.call("list", ":any? true", operator)).Key("conversations").Len())
 	assert.Equal(t, "hello", textOf(firstOf(x.must(x.call("get", "", operator)).Key("messages")), "content"))
+	// What either owner makes of a turn that their conversations share is hidden from the other.
+	turn := fmt.Sprintf(":turn/id %q", textOf(firstOf(x.must(x.call("get", "")).Key("turns")), "turn/id"))
+	x.must(x.call("fork", `:new/id "f"`, operator))
+	f := &talker{Service: x.Service, t: t, id: "f"}
+	edited := f.must(f.call("edit", turn+` :text "of bob"`, bob))
+	x.must(x.call("edit", turn+` :text "of ann"`))
+	for _, row := range []struct{ got, secret string }{
+		{x.must(x.call("get", turn)).String(), "of bob"},
+		{f.must(f.call("get", turn, bob)).String(), "of ann"},
+	} {
+		assert.NotContains(t, row.got, row.secret)
+	}
+	_, err := x.call("select", fmt.Sprintf("%s :span/id %q", turn, textOf(firstOf(edited.Key("turns")), "span/id")))
+	require.ErrorIs(t, err, contract.OfType("conversation/span-not-in-turn"))
 	x.must(x.call("archive", ""))
 	assert.Equal(t, 0, x.must(x.call("list", "")).Key("conversations").Len())
 	assert.Equal(t, 1, x.must(x.call("list", ":archived? true")).Key("conversations").Len())

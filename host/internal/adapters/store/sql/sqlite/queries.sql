@@ -343,8 +343,7 @@ WHERE conversation = ?2 AND ended = 9223372036854775807 AND position < ?3 ORDER 
 -- name: add_conversation_span
 INSERT INTO conversation_spans (turn, role, at) VALUES (?1, ?2, ?3) RETURNING n
 -- name: conversation_spans
-SELECT n FROM conversation_spans WHERE n = ?1 AND turn = 0
-UNION ALL SELECT n FROM conversation_spans WHERE turn = ?1 AND turn > 0 ORDER BY n
+SELECT DISTINCT span FROM conversation_path WHERE conversation = ?1 AND turn = ?2 ORDER BY span
 -- name: add_conversation_content
 INSERT INTO conversation_content (hash, size, body) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING
 -- name: add_conversation_message
