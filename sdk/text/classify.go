@@ -81,8 +81,14 @@ func (r *Rules) Classify(text, language string, least float64, fallback string) 
 	return c
 }
 
-// ends returns the beginning and the end of a long text.
+// ends returns the beginning and the end of a long text, without blanks and punctuation outside of it.
 func ends(s string) string {
+	if len(s) <= maxClassified {
+		return s
+	}
+	s = strings.TrimFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsPunct(r) && !strings.ContainsRune("\"“”„«»", r) // they quote
+	})
 	if len(s) <= maxClassified {
 		return s
 	}

@@ -113,6 +113,8 @@ func TestIntentIsInvariant(t *testing.T) {
 				"blanks":     " \t\n" + r.text + " \n\n",
 				"dots":       strings.TrimRight(r.text, ".?! ") + "...",
 				"marks":      strings.TrimRight(r.text, ".?! ") + " ?!",
+				"far inside": strings.Repeat(" ", 5000) + r.text + strings.Repeat("\n", 5000),
+				"shouted":    strings.TrimRight(r.text, ".?! ") + strings.Repeat("!", 9000),
 				"bare":       strings.TrimRight(r.text, ".?! "),
 			} {
 				assert.Equal(t, want, intentOf(said), "%s request %d in %s", set, i, name)

@@ -77,18 +77,29 @@ func (b *Bounds) Check(l *policy.Layer, after *policy.Policy) *contract.Error {
 			return widened("the decision raises :%s from %d to %d", x.name, x.had, x.n)
 		}
 	}
-	if limit, ok := b.Policy.Constraints.Key("max-chars").AsInt(); ok {
-		if n, ok := after.Constraints.Key("max-chars").AsInt(); !ok || n > limit {
-			return widened("the decision raises :max-chars above %d", limit)
+	for name, had := range b.Policy.Constraints.Entries() {
+		if now, _ := after.Constraints.Get(name); !now.Equal(had) && !stricter(name, now, had) {
+			return widened("the decision replaces the constraint %s %s with %s", name, had, now)
 		}
-	}
-	if b.Policy.Constraints.Key("no-web").Truthy() && !after.Constraints.Key("no-web").Truthy() {
-		return widened("the decision lifts the constraint :no-web")
 	}
 	if b.Force {
 		return nil
 	}
 	return b.checkGates(after)
+}
+
+// stricter reports whether a constraint is known to demand more than another value of it. The checks of
+// an act read its constraints, so one that is different may demand less.
+func stricter(name, now, had edn.Value) bool {
+	switch key, _ := name.AsKeyword(); key {
+	case "max-chars":
+		n, ok := now.AsInt()
+		limit, limited := had.AsInt()
+		return ok && limited && n < limit
+	case "no-web":
+		return now.Truthy() && had.Kind() == edn.KindBool
+	}
+	return false
 }
 
 // checkBudget rejects limits above those of the act.

@@ -176,6 +176,8 @@ var unusable = []struct {
 	{"fewer gates", ":route/widened", "r/pick", choosing(`{:cap/id :a/two :dispatch {:checks/hard []}}`)},
 	{"a lower score", ":route/widened", "r/pick", choosing(`{:cap/id :a/two :done {:score-min 0.1}}`)},
 	{"more retries", ":route/widened", "r/pick", choosing(`{:cap/id :a/two :dispatch {:retry {:same-cap-max 9}}}`)},
+	{"another constraint", ":route/widened", "r/pick", choosing(`{:cap/id :a/two :constraints {:language :de}}`)},
+	{"the web", ":route/widened", "r/pick", choosing(`{:cap/id :a/two :constraints {:no-web false}}`)},
 	{"longer text", ":route/widened", "r/pick", choosing(`{:cap/id :a/two :constraints {:max-chars 5000}}`)},
 	{"an invalid plan", ":route/decide-invalid", "r/plan", planned(`{:nodes [{:op :call :intent :no/such :as :x} {:op :emit :input :x}]}`)},
 	{"an empty plan", ":route/widened", "r/plan", planned(`{:nodes []}`)},
@@ -210,7 +212,7 @@ func gatedWorld(t testing.TB) *dispatchtest.World {
 	w.Policies.Intents = map[string]policy.Layer{"text/respond": {
 		Checks:      policy.Additive{Add: policy.Of(policy.NamesOf(from, "good"), from)},
 		ScoreMin:    policy.Of(edn.MustFloat(0.5), from),
-		Constraints: policy.FieldsOf(edn.MustRead("{:max-chars 100}"), from),
+		Constraints: policy.FieldsOf(edn.MustRead("{:max-chars 100 :language :pl :no-web true}"), from),
 	}}
 	return w
 }

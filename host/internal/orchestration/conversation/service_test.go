@@ -276,6 +276,18 @@ func TestSummaries(t *testing.T) {
 	assert.Contains(t, x.events, ":conversation/not-summarized")
 }
 
+// SES-016: without a window for turns a model gets the message that it answers, not a summary of it.
+func TestNoWindow(t *testing.T) {
+	for name, window := range map[string]session.Window{"no turns": {Chars: 100}, "no characters": {Turns: 4}, "neither": {}} {
+		x := newTalk(t, new(conversation.Memory), nil, conversation.Rules{Window: window, SummaryChars: 100})
+		x.must(x.do("send", `:text "q1"`))
+		assert.Equal(t, "q1", x.heard(), name)
+		x.serves = true
+		x.must(x.do("send", `:text "q2"`))
+		assert.Regexp(t, `^Summary of the earlier conversation:\nsum \d+\|q2$`, x.heard(), name)
+	}
+}
+
 // CNV-028, SES-016: whatever summaries are stored, a model gets the last turns of the window, the
 // one that it is to answer among them, and a summary if there are turns before these.
 func TestWindowBesideStoredSummaries(t *testing.T) {
