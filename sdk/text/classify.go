@@ -81,18 +81,21 @@ func (r *Rules) Classify(text, language string, least float64, fallback string) 
 	return c
 }
 
-// ends returns the beginning and the end of a long text, without blanks and punctuation outside of it.
+// ends returns the beginning and the end of a long text.
 func ends(s string) string {
 	if len(s) <= maxClassified {
 		return s
 	}
-	s = strings.TrimFunc(s, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsPunct(r) && !strings.ContainsRune("\"“”„«»", r) // they quote
-	})
-	if len(s) <= maxClassified {
+	if s = bare(s); len(s) <= maxClassified {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxClassified/2]+" … "+s[len(s)-maxClassified/2:], "")
+}
+
+// bare returns a text without the blanks around it and the marks at its end.
+func bare(s string) string {
+	s = strings.TrimRightFunc(s, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(".?!…。？！", r) })
+	return strings.TrimLeftFunc(s, unicode.IsSpace)
 }
 
 // withoutQuotations returns a text without its quotations of three or more words:

@@ -29,7 +29,8 @@ func (p *Packs) Detect(text string) (language string, confidence float64) {
 	p = p.orShipped()
 	const enough = 2000 // bytes; more does not change the result
 	if len(text) > enough {
-		text = text[:enough]
+		text = bare(text)
+		text = text[:min(enough, len(text))]
 		if !utf8.ValidString(text) {
 			text = strings.ToValidUTF8(text, "")
 		}
