@@ -38,6 +38,7 @@ func (r *conversationRow) read() error {
 		return &Damage{What: fmt.Sprintf("conversation %s has the description %.80q", r.ID, r.about)}
 	}
 	r.Title, _ = about.Key("title").AsString()
+	r.Key, _ = about.Key("key").AsString()
 	r.From = conversation.Relation{}
 	from := about.Key("from")
 	r.From.Kind, _ = from.Key("relation").AsKeyword()
@@ -55,6 +56,7 @@ func (r *conversationRow) read() error {
 func aboutValue(c conversation.Conversation) edn.Value {
 	var b edn.MapBuilder
 	b.OptText("title", c.Title)
+	b.OptText("key", c.Key)
 	if f := c.From; f.Kind != "" {
 		var from edn.MapBuilder
 		from.Key("relation", edn.K(f.Kind))

@@ -99,7 +99,7 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 	at func(state, *Conversation) (*Copy, int64, *contract.Error),
 ) (edn.Value, *contract.Error) {
 	from := text(c.Input, keyID)
-	id, err := s.newID(c.Input, keyNew)
+	id, err := c.newID(keyNew)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -122,7 +122,7 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 		now := s.clock()
 		of = Conversation{
 			ID: id, Owner: c.Caller.Principal, Session: c.Session, Title: st.Title, Created: now, Updated: now,
-			From: Relation{Kind: kind, ID: from, Depth: st.From.Depth},
+			From: Relation{Kind: kind, ID: from, Depth: st.From.Depth}, Key: c.Key,
 		}
 		if len(c.task) > 0 {
 			of.From.Run = c.Run
@@ -176,11 +176,11 @@ func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversati
 	if _, err := c.open(r, there.ID); err != nil {
 		return taken(there.ID, err)
 	}
-	_, made, err := r.Committed(c.Key)
+	_, made, err := r.Committed(c.Key) // an older version stored no key of the conversation
 	if err != nil {
 		return err
 	}
-	if made && there.Owner == c.Caller.Principal {
+	if (made || c.Key != "" && there.Key == c.Key) && there.Owner == c.Caller.Principal {
 		*of = there
 		return nil
 	}

@@ -260,8 +260,8 @@ func (st state) drafted(d Draft, was string) (keys []string, err error) {
 	return keys, err
 }
 
-// regenerate adds another answer to a turn of the assistant, by default the last one,
-// and selects it.
+// regenerate adds another answer to a turn of the assistant, by default the first one of the last
+// answer, and selects it.
 func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	leave, err := s.lines.enter(ctx, id, c.holder())
@@ -285,11 +285,18 @@ func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract
 		if err != nil {
 			return err
 		}
-		i, missing := regenerated(path, c.Input)
-		if missing != nil {
-			return missing
+		i, failure := st.regenerated(path, c.Input)
+		if failure != nil {
+			return failure
 		}
 		turn = path[i].Turn
+		full, wrong := path.Answer(turn, []conversation.Message{conversation.Assistant("-")}, tail(c.Input))
+		if wrong != nil {
+			return wrong
+		}
+		if err := (commit{Change: full}).fits(st); err != nil {
+			return err
+		}
 		at, err = s.at(c, st, i)
 		return err
 	})
@@ -316,17 +323,14 @@ func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract
 }
 
 // regenerated returns the position of the turn that a call regenerates.
-func regenerated(path turns.Path, input edn.Value) (int, *contract.Error) {
-	i := len(path) - 1
+func (st state) regenerated(path turns.Path, input edn.Value) (i int, err error) {
 	if input.HasKey(keyTurn) {
-		var err *contract.Error
-		if i, err = path.Index(turnOf(input)); err != nil {
-			return 0, err
+		var missing *contract.Error
+		if i, missing = path.Index(turnOf(input)); missing != nil {
+			return 0, missing
 		}
-	} else {
-		for i >= 0 && path[i].Role != conversation.RoleAssistant {
-			i--
-		}
+	} else if i, err = st.lastAnswer(path); err != nil {
+		return 0, err
 	}
 	switch {
 	case i < 0:
@@ -334,6 +338,32 @@ func regenerated(path turns.Path, input edn.Value) (int, *contract.Error) {
 	case path[i].Role != conversation.RoleAssistant:
 		return 0, contract.Errorf("conversation/invalid-message", "turn %s is of the role %s, expected one of the assistant",
 			turns.TurnID(path[i].Turn), path[i].Role).WithHint("edit the turn, or regenerate the one after it")
+	}
+	return i, nil
+}
+
+// lastAnswer returns the position at which the last answer begins, -1 if there is none. The tool calls
+// of an agent and their results belong to its answer; all have its run.
+func (st state) lastAnswer(path turns.Path) (int, error) {
+	i := len(path) - 1
+	for i >= 0 && path[i].Role != conversation.RoleAssistant {
+		i--
+	}
+	run := ""
+	for at := i; at >= 0 && (path[at].Role == conversation.RoleAssistant || path[at].Role == conversation.RoleTool); at-- {
+		said, err := st.Said(path[at].Span)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(said) == 0 || at < i && said[0].Attribution().Run != run:
+			return i, nil
+		}
+		if run = said[0].Attribution().Run; run == "" {
+			return i, nil
+		}
+		if path[at].Role == conversation.RoleAssistant {
+			i = at
+		}
 	}
 	return i, nil
 }

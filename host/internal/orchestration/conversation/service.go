@@ -1,14 +1,16 @@
 package conversation
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
@@ -26,12 +28,13 @@ type Call struct {
 	Input  edn.Value
 	// Session is the session of the request; empty: none.
 	Session string
-	// Run and Path are the place of the call in its run. Key is its effect key: if a commit
-	// has this key, the call has been executed before and returns the result of that
-	// commit.
-	Run  string
-	Path edn.Value
-	Key  string
+	// Run and Path are the place of the call in its run. Key is its effect key: if a commit or a
+	// conversation has this key, the call has been executed before and returns that result. Again
+	// reports that it may have been executed before.
+	Run   string
+	Path  edn.Value
+	Key   string
+	Again bool
 	// Ask sends a request within the call and blocks until the response. show, which may be
 	// nil, receives pieces of the text of the answer.
 	Ask func(ctx context.Context, request edn.Value, show func(piece edn.Value)) (edn.Value, *contract.Error)
@@ -169,12 +172,16 @@ func conflict(id string, base, current int64) *contract.Error {
 // idForm is the form of ids that callers choose.
 var idForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// newID returns the id that the caller chose for a new conversation, or a generated one.
-func (s *Service) newID(input edn.Value, key string) (string, *contract.Error) {
-	id := text(input, key)
+// newID returns the id that the caller chose for a new conversation, or one that is generated from the
+// run and the effect key, so that a repetition of the call generates it too (CNV-021). Generated ids are
+// ordered by the time of their run.
+func (c *Call) newID(key string) (string, *contract.Error) {
+	id := text(c.Input, key)
 	switch {
 	case id == "":
-		return "c-" + ulid.MustNew(ulid.Timestamp(s.clock()), rand.Reader).String(), nil
+		run, _ := ulid.Parse(strings.TrimPrefix(c.Run, "run_")) // zero for the id of another form
+		hash := blake3.Sum256([]byte(c.Run + " " + c.Key))
+		return "c-" + ulid.MustNew(run.Time(), bytes.NewReader(hash[:])).String(), nil
 	case !idForm.MatchString(id):
 		return "", contract.Errorf("invalid-request", "the id %.140q of a conversation is malformed", id).
 			WithDetail("path", edn.Vector(edn.K("input"), edn.K(key))).WithHint("use 1 to 128 of A-Z a-z 0-9 . _ : -")

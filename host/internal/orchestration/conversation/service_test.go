@@ -30,6 +30,7 @@ type talk struct {
 	told   []edn.Value // the same events as a whole
 	ask    func(edn.Value) (edn.Value, *contract.Error)
 	serves bool // context/summarize
+	again  bool // the next calls may have been executed before
 }
 
 func newTalk(t testing.TB, store conversation.Store, sessions *session.Service, rules conversation.Rules) *talk {
@@ -58,7 +59,7 @@ func (x *talk) do(intent, input string) (edn.Value, *contract.Error) {
 func (x *talk) at(ctx context.Context, intent, input string, path edn.Value) (edn.Value, *contract.Error) {
 	return x.Do(ctx, conversation.Call{
 		Caller: session.Caller{Principal: "ann"}, Intent: "conversation/" + intent,
-		Input: edn.MustRead(`{:conversation/id "c"}`).Merge(edn.MustRead("{" + input + "}")), Session: "s", Run: "run_1", Path: path, Key: path.String(),
+		Input: edn.MustRead(`{:conversation/id "c"}`).Merge(edn.MustRead("{" + input + "}")), Session: "s", Run: "run_1", Path: path, Key: path.String(), Again: x.again,
 		Serves: func(string) bool { return x.serves },
 		Ask: func(_ context.Context, r edn.Value, _ func(edn.Value)) (edn.Value, *contract.Error) {
 			x.asked = append(x.asked, r)
@@ -224,6 +225,96 @@ func TestFrozenSession(t *testing.T) {
 		require.ErrorIs(t, err, contract.OfType("session.vars/session-frozen"), intent)
 	}
 	assert.Equal(t, before, x.must(x.do("get", "")).String())
+}
+
+// CNV-021: a call that is repeated after a crash finds what it has created or deleted. Only a call that
+// may have been executed before succeeds without what it deletes.
+func TestRepeatedCall(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	twice := func(intent, input string) string {
+		x.calls++
+		path := edn.Vector(edn.Int(int64(x.calls)))
+		x.again = false
+		first, err := x.at(t.Context(), intent, input, path)
+		require.Nil(t, err, "%s %s: %v", intent, input, err)
+		x.again = true
+		second, err := x.at(t.Context(), intent, input, path)
+		x.again = false
+		require.Nil(t, err, "%s %s: %v", intent, input, err)
+		assert.Equal(t, first.String(), second.String(), intent)
+		id, _ := second.Key("conversation/id").AsString()
+		return id
+	}
+	made := []string{"c"}
+	for _, call := range []struct{ intent, input string }{
+		{"spawn", `:new/id "child"`}, {"spawn", ""}, {"spawn", ""}, {"fork", `:new/id "fork"`}, {"fork", ""},
+	} {
+		made = append(made, twice(call.intent, call.input))
+	}
+	x.must(x.do("send", `:text "hello"`))
+	made = append(made, twice("fork", ""), twice("fork", ""), twice("spawn", ""))
+	var listed []string
+	for v := range x.must(x.do("list", "")).Key("conversations").Elems() {
+		id, _ := v.Key("conversation/id").AsString()
+		listed = append(listed, id)
+	}
+	assert.ElementsMatch(t, made, listed)
+	_, err := x.do("spawn", `:new/id "child"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/conflict"), "another call")
+
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return edn.Nil(), contract.Errorf("provider/unavailable", "no model")
+	}
+	_, err = x.do("send", `:text "kept"`)
+	require.NotNil(t, err)
+	draft, _ := x.must(x.do("get", "")).Key("drafts").Nth(0)
+	one := fmt.Sprintf(":draft/id %s", draft.Key("draft/id"))
+	twice("delete", one)
+	_, err = x.do("delete", one)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+	twice("delete", "")
+	_, err = x.do("delete", "")
+	require.ErrorIs(t, err, contract.OfType("conversation/not-found"))
+}
+
+// CNV-022: limits are checked before a model is asked for another answer.
+func TestRegenerateBeyondTheLimit(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	for range turns.MaxSpans - 1 {
+		x.must(x.do("regenerate", ""))
+	}
+	asked := len(x.asked)
+	_, err := x.do("regenerate", "")
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.Len(t, x.asked, asked, "no model was asked")
+}
+
+// CNV-023: the last answer is replaced from its first turn on, with its tool calls; what a caller
+// appended is no part of it.
+func TestRegenerateTheLastAnswer(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	round := edn.MustRead(`{:messages [{:role :assistant :content "" :tool/calls [{:id "1" :tool/id :fs/look :args {}}]}
+		{:role :tool :tool/id "1" :content "seen"} {:role :assistant :content "done"}] :finish :stop}`)
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) { return contract.ValueResult(round), nil }
+	roles := func() (out []string) {
+		for v := range x.must(x.do("get", "")).Key("turns").Elems() {
+			out = append(out, v.Key("role").String())
+		}
+		return out
+	}
+	x.must(x.do("send", `:text "hello" :agent :a/gent`))
+	want := []string{":user", ":assistant", ":tool", ":assistant"}
+	require.Equal(t, want, roles())
+	x.must(x.do("regenerate", ":agent :a/gent"))
+	assert.Equal(t, want, roles())
+	assert.Equal(t, "hello", x.heard())
+	x.must(x.do("append", `:messages [{:role :assistant :content "by the caller"}]`))
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
+	}
+	x.must(x.do("regenerate", ""))
+	assert.Equal(t, append(want, ":assistant"), roles())
 }
 
 // CNV-028: the older part is summarized once, anew only when there is more of it or when

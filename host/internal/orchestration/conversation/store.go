@@ -25,6 +25,9 @@ type Conversation struct {
 	Created  time.Time
 	Updated  time.Time
 	From     Relation
+	// Key is the effect key of the call that created it, by which a repetition of this call finds it;
+	// empty: none is known.
+	Key string
 }
 
 // is reports whether two states are of the same conversation.

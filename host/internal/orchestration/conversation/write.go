@@ -35,7 +35,7 @@ func (s *Service) changed(ctx context.Context, c *Call, event string, decide fun
 // open returns a conversation, and creates it if there is none. The conversation of a
 // session is created by its acts only.
 func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
-	id, malformed := s.newID(c.Input, keyID)
+	id, malformed := c.newID(keyID)
 	if malformed != nil {
 		id = text(c.Input, keyID)
 	}
@@ -58,6 +58,7 @@ func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		now := s.clock()
 		of = Conversation{
 			ID: id, Owner: c.Caller.Principal, Session: c.Session, Title: text(c.Input, "title"), Created: now, Updated: now,
+			Key: c.Key,
 		}
 		if err := s.thawed(ctx, of); err != nil {
 			return Change{}, err
@@ -206,6 +207,9 @@ func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Err
 	}
 	defer leave()
 	_, failure := s.store.Update(ctx, id, func(r Reader) (Change, error) {
+		if _, found := r.Conversation(); !found && c.Again {
+			return Change{}, nil // this call has deleted it
+		}
 		st, err := c.open(r, id)
 		if err != nil {
 			return Change{}, err
@@ -223,7 +227,7 @@ func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Err
 		if failure != nil {
 			return Change{}, failure
 		}
-		if _, err := draftOf(all, draft); err != nil {
+		if _, err := draftOf(all, draft); err != nil && !c.Again {
 			return Change{}, err
 		}
 		return Change{DropDrafts: []string{draft}}, nil

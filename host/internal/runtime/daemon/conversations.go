@@ -51,6 +51,7 @@ func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.An
 		Run:     call.Run,
 		Path:    call.Path,
 		Key:     call.EffectKey,
+		Again:   call.Attempt > 1,
 		Serves: func(intent string) bool {
 			_, known := x.registry.Intent(intent)
 			return known && len(x.registry.Candidates(intent)) > 0

@@ -166,7 +166,11 @@ func (t *Talk) regenerate(ctx context.Context, arg string, show func(Event)) err
 	if err != nil {
 		return err
 	}
-	return t.answered(ctx, "regenerate", path[i].input(), show)
+	in := path[i].input()
+	if arg == "" { // the whole last answer, which may have several turns
+		in = edn.MapBuilder{}
+	}
+	return t.answered(ctx, "regenerate", in, show)
 }
 
 // unwanted returns an error if an argument has a rest.

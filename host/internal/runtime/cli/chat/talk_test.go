@@ -200,6 +200,29 @@ func TestReadsInParts(t *testing.T) {
 	}
 }
 
+// copied is a conversation that was forked and not changed since.
+type copied struct{ calls []string }
+
+func (c *copied) Call(_ context.Context, request edn.Value, _ func(edn.Value) error) (edn.Value, error) {
+	c.calls = append(c.calls, request.Key("task").Key("intent").String())
+	return edn.MustRead(`{:result {:out {:conversation/id "f" :version 1 :turn-count 2 :from {:relation :forked-from :conversation/id "c"}}}}`), nil
+}
+
+// The copy is no change of a fork, so there is nothing to undo.
+func TestUndoOfFork(t *testing.T) {
+	c := &copied{}
+	talk := New(c, Settings{Conversation: "f", Apply: func(request edn.Value) edn.Value { return request }})
+	require.NoError(t, talk.Begin(t.Context(), func(Event) {}))
+	var failure string
+	talk.Do(t.Context(), "/undo", "", func(e Event) {
+		if f, failed := e.(Failed); failed {
+			failure = contract.AsError(f.Err).Message
+		}
+	})
+	assert.Equal(t, "the conversation has no change to undo", failure)
+	assert.NotContains(t, c.calls, ":conversation/restore")
+}
+
 // A command about a turn that does not exist yet says what comes first.
 func TestCommandsWithoutTurns(t *testing.T) {
 	talk := New(&replies{turns: `[]`}, Settings{Apply: func(request edn.Value) edn.Value { return request }})
