@@ -98,6 +98,65 @@ func TestConversationKilled(t *testing.T) {
 	t.Logf("%d of %d texts are turns, %d of them after a restart", len(answers), len(told), resumed)
 }
 
+// CNV-021: a daemon is killed while a plan makes and deletes conversations. The resumed run does what is
+// left: no call fails because of what it has done itself, and none is done twice.
+func TestConversationsKilledWhileMade(t *testing.T) {
+	t.Parallel()
+	const each = 15
+	w := newWorld(t, chatting(saysAha)...)
+	random := rand.New(rand.NewPCG(killSeed, 9))
+	s := w.serve()
+	made, resumed := 1, 0
+	opened := s.request(t.Context(), "POST", "/v1/act", envelopeOf("conversation/open", `{:conversation/id "root"}`, ""))
+	require.Equal(t, 200, opened.status, "%s", opened.body)
+	for round := range proof.Size(t, "kills while conversations are made", 4, 40) {
+		if round > 0 {
+			s = w.serve()
+		}
+		var nodes strings.Builder
+		node := func(intent, input string) {
+			fmt.Fprintf(&nodes, "{:op :call :intent :conversation/%s :input {:conversation/id %s}}\n", intent, input)
+		}
+		for i := range each {
+			gone := fmt.Sprintf("gone-%d-%d", round, i)
+			opened := s.request(t.Context(), "POST", "/v1/act", envelopeOf("conversation/open", fmt.Sprintf(`{:conversation/id %q}`, gone), ""))
+			require.Equal(t, 200, opened.status, "%s", opened.body)
+			node("spawn", fmt.Sprintf(`"root" :new/id "spawned-%d-%d"`, round, i))
+			node("fork", fmt.Sprintf(`"root" :new/id "forked-%d-%d"`, round, i))
+			node("spawn", `"root"`)
+			node("delete", fmt.Sprintf("%q", gone))
+		}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.request(context.Background(), "POST", "/v1/act", envelopeOf("plan/run", "{:plan {:nodes ["+nodes.String()+
+				"{:op :emit :input {:done true}}]}}", ":effects {:allowed #{:db/read :db/write}}"))
+		}()
+		s.recordedOne(over)
+		<-time.NewTimer(time.Duration(random.IntN(200)) * time.Millisecond).C
+		s.signal(syscall.SIGKILL)
+		s.wait()
+		<-over
+		require.Empty(t, w.left(runLimit))
+		resumed += len(w.recorded(t, "open"))
+		s = w.serve()
+		require.Eventually(t, func() bool { return len(w.recorded(t, "open")) == 0 }, runLimit, 5*time.Millisecond)
+		require.Empty(t, w.recorded(t, "failed"))
+		require.Empty(t, w.recorded(t, "suspended"))
+		made += 3 * each
+		count, after := 0, ""
+		for listed := edn.Nil(); count == 0 || listed.Len() > 0; count += listed.Len() {
+			listed = w.say(t, "list", `{:any? true :limit 1000 :archived? true`+after+`}`).Key("conversations")
+			if last, ok := listed.Nth(listed.Len() - 1); ok {
+				after = " :after " + last.Key("conversation/id").String()
+			}
+		}
+		assert.Equal(t, made, count)
+		s.stop()
+	}
+	require.Positive(t, resumed, "no plan was cut")
+}
+
 // AUTH-004: whoever has the token of a session can neither read nor change the
 // conversations and runs of other sessions of its user.
 func TestSessionTokenIsConfined(t *testing.T) {
