@@ -86,7 +86,10 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	if err := known(run, past); err != nil {
 		return nil, err
 	}
-	resumed, refused := s.decide(run, past, how)
+	if mask == nil {
+		mask = s.newMask()
+	}
+	resumed, refused := s.decide(run, past, how, mask)
 	if refused != nil {
 		return nil, refused
 	}
@@ -113,6 +116,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	f.mask, f.rebinds = mask, past.Rebinds(c.Hash)
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
+	f.recorder.Mask(mask)
 	f.follow = c.Journal.Follow(run, 0)
 	if how.Cancel != nil {
 		past.Canceled = how.Cancel
