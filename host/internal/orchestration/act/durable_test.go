@@ -2,6 +2,7 @@ package act_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,24 +13,31 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // disk is a journal that notes which records were durable at each Sync.
 type disk struct {
 	act.Journal
+	fault error
+
+	mu    sync.Mutex
 	last  map[string]journal.Kind // newest record of each run
 	syncs []journal.Kind          // newest record at each Sync
-	fault error
 }
 
 // Append implements journal.Journal.
 func (d *disk) Append(ctx context.Context, r journal.Record) error {
+	d.mu.Lock()
 	d.last[r.Run] = r.Body.Kind()
+	d.mu.Unlock()
 	return d.Journal.Append(ctx, r)
 }
 
 // Sync implements journal.Syncer.
 func (d *disk) Sync(_ context.Context, run string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.syncs = append(d.syncs, d.last[run])
 	return d.fault
 }
@@ -67,6 +75,38 @@ func TestDurableBeforeTheAnswer(t *testing.T) {
 			require.NotNil(t, err)
 			assert.Equal(t, "journal/unavailable", err.Type)
 			assert.False(t, response.HasKey("result"), "an answer that is not recorded does not leave")
+		})
+	}
+}
+
+// JRN-004, JRN-044: a decision about a suspended run is on disk before its caller gets an answer.
+// A decision that cannot be written is refused, and calls nothing.
+func TestDurableDecision(t *testing.T) {
+	records, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	for name, fault := range map[string]error{"written": nil, "not written": contract.Errorf("journal/unavailable", "no disk")} {
+		t.Run(name, func(t *testing.T) {
+			past, kept, w := decoded(t, records), journal.NewMemory(), resumeWorld(t)
+			kept.Load(past[0].Run, past)
+			d := &disk{Journal: kept, last: map[string]journal.Kind{}, fault: fault}
+			s := service(t, w, suspending, func(c *act.Config) { c.Journal = d })
+			run, refused := s.Resume(t.Context(), past[0].Run, past, deciding("n0", journal.DecisionRetry, edn.Nil()))
+			if fault != nil {
+				require.NotNil(t, refused)
+				assert.Equal(t, "journal/unavailable", refused.Type)
+				assert.Empty(t, w.Calls())
+				return
+			}
+			require.Nil(t, refused, "%v", refused)
+			_, err := run.Wait()
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, journal.KindRunResumed, d.syncs[0])
+			epochs := 0
+			for _, rec := range run.Records() {
+				if rec.Body.Kind() == journal.KindRunResumed {
+					epochs++
+				}
+			}
+			assert.Equal(t, 1, epochs)
 		})
 	}
 }
