@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,6 +260,38 @@ func TestSecretsOfPlans(t *testing.T) {
 					assert.Zero(t, ended[made(c)], "after %d records: %s", n, made(c))
 				}
 			}
+		})
+	}
+}
+
+// JRN-022: a literal that reaches a marked input through slots has no trace in the records.
+func TestSecretsOfSlots(t *testing.T) {
+	call := func(token string) string {
+		return `{:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:token ` + token + `} :as :r}`
+	}
+	const emit = ` {:op :emit :input {:done true}}]}`
+	for name, plan := range map[string]string{
+		"items":             `{:nodes [{:op :map :over [{:t "SECRET"} {:t "SECRET-2"}] :item :i :body [` + call(`{:slot/path [:i :t]}`) + `] :as :m}` + emit,
+		"items of a name":   `{:bindings {:all [["SECRET"] ["SECRET-2"]]} :nodes [{:op :map :over :all :body [` + call(`{:slot/path [:item 0]}`) + `] :as :m}` + emit,
+		"inputs of a map":   `{:nodes [{:op :map :over [{:token "SECRET"}] :fn {:cap/ref :a/one} :intent :text/respond :as :m}` + emit,
+		"default":           `{:nodes [` + call(`{:slot/path [:x :none] :slot/default "SECRET"}`) + emit,
+		"chain of lets":     `{:nodes [{:op :let :value "SECRET" :as :x} {:op :let :value {:v [{:slot/id :x}]} :as :y} ` + call(`{:slot/path [:y :v 0]}`) + emit,
+		"let of the outer":  `{:nodes [{:op :let :value "SECRET" :as :x} {:op :plan :plan {:nodes [` + call(`{:slot/id :x}`) + emit + ` :as :p}` + emit,
+		"inner bindings":    `{:nodes [{:op :plan :bindings {:tok "SECRET"} :plan {:nodes [` + call(`{:slot/id :tok}`) + emit + ` :as :p}` + emit,
+		"bindings of plans": `{:nodes [{:op :plan :plan {:bindings {:tok "SECRET"} :nodes [` + call(`{:slot/id :tok}`) + emit + ` :as :p}` + emit,
+		"outcome of a plan": `{:nodes [{:op :plan :plan {:nodes [{:op :emit :input {:v "SECRET"}}]} :as :p} ` + call(`{:slot/path [:p :out :v]}`) + emit,
+		"outcome of a map": `{:nodes [{:op :map :over ["SECRET"] :body [{:op :emit :input {:v {:slot/id :item}}}] :as :m} ` +
+			call(`{:slot/path [:m :out 0 :v]}`) + emit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := sourcesWorld(t)
+			_, err, records := do(t, service(t, w), ownPlan(strings.ReplaceAll(plan, "SECRET", secretText), "", ""))
+			require.Nil(t, err, "%v", err)
+			require.NotEmpty(t, w.Calls())
+			for _, c := range w.Calls() {
+				assert.Contains(t, c.Request.Key("input").String(), secretText, "the plugin gets the secret")
+			}
+			assertSilent(t, records)
 		})
 	}
 }
