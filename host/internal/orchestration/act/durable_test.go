@@ -2,6 +2,7 @@ package act_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 
@@ -107,6 +108,48 @@ func TestDurableDecision(t *testing.T) {
 				}
 			}
 			assert.Equal(t, 1, epochs)
+		})
+	}
+}
+
+// narrow is a journal that refuses values with a text of more than limit bytes.
+type narrow struct {
+	act.Journal
+	limit int
+}
+
+// Append implements journal.Journal.
+func (n narrow) Append(ctx context.Context, r journal.Record) (err error) {
+	r.Refs(func(ref journal.Ref) {
+		if len(ref.Value().String()) > n.limit {
+			err = contract.Errorf("journal/too-large", "append %s: it is too large", r.Body.Kind())
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return n.Journal.Append(ctx, r)
+}
+
+// RUN-005, JRN-020: a run whose answer, or the value of one of its nodes, is too large for the journal fails with
+// that error, and has a last record.
+func TestTooLargeForTheJournal(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	emit := ` {:op :emit :input [{:slot/path [:x :out]} {:slot/path [:x :out]} {:slot/path [:x :out]}]}]}`
+	for name, limit := range map[string]int{"response": 2500, "node": 800} {
+		t.Run(name, func(t *testing.T) {
+			w := two(t)
+			w.On("a/one", value(`{:text "`+long+`"}`))
+			s := service(t, w, func(c *act.Config) { c.Journal = narrow{journal.NewMemory(), limit} })
+			run, refused := s.Start(t.Context(), request(ownPlan(`{:nodes [{:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {} :as :x}`+emit, "", "")))
+			require.Nil(t, refused, "%v", refused)
+			response, err := run.Wait()
+			require.NotNil(t, err)
+			assert.Equal(t, "journal/too-large", err.Type, "%v", err)
+			assert.False(t, response.HasKey("result"))
+			end := finished(t, run.Records())
+			assert.Equal(t, journal.StatusFailed, end.Status)
+			assert.Equal(t, "journal/too-large", end.Err.Type)
 		})
 	}
 }
