@@ -124,6 +124,7 @@ var rowsOfTheContract = []struct {
 	{"http/unsupported-media-type", "stop!", "request", "no", "415"},
 	{"http/misdirected", "stop!", "request", "no", "421"},
 	{"http/request-timeout", "stop!", "request", "yes", "408"},
+	{"journal/too-large", "stop!", "host", "no", "422"},
 	{"http/headers-too-large", "stop!", "request", "no", "431"},
 	{"http/bad-encoding", "stop!", "request", "no", "400"},
 	{"http/cross-origin", "stop!", "request", "no", "403"},

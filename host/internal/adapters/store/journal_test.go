@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -288,18 +289,22 @@ func TestStoreRefusesARunTwice(t *testing.T) {
 	})
 }
 
-// A record above the limit ends its run and no other one.
+// JRN-020: a record or a value above the limit is refused at once and alone: its run and the others
+// go on.
 func TestStoreLimitsRecords(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		s := on.openAt(t, t.TempDir())
 		a, b := newScript("run_a"), newScript("run_b")
-		appendAll(t, s, a.accepted(nothing), b.accepted(nothing),
-			a.record(&journal.CancelRequested{By: "a", Why: string(make([]byte, maxRecord))}))
-		typed(t, s.Sync(context.Background(), "run_a"), "runtime/internal")
-		typed(t, s.Append(context.Background(), a.record(&journal.CancelRequested{By: "a"})), "runtime/internal")
-		appendAll(t, s, b.finished(nothing))
-		require.NoError(t, s.Sync(context.Background(), "run_b"))
+		appendAll(t, s, a.accepted(nothing), b.accepted(nothing))
+		before := *a
+		typed(t, s.Append(context.Background(), a.record(&journal.CancelRequested{By: "a", Why: string(make([]byte, maxRecord))})), "journal/too-large")
+		*a = before
+		half := edn.Text(strings.Repeat("x", maxValue/2))
+		typed(t, s.Append(context.Background(), a.finished(edn.MustMap(edn.K("a"), half, edn.K("b"), half))), "journal/too-large")
+		*a = before
+		appendAll(t, s, a.finished(nothing), b.finished(nothing))
 		for _, run := range []string{"run_a", "run_b"} {
+			require.NoError(t, s.Sync(context.Background(), run))
 			require.NoError(t, s.Verify(context.Background(), run))
 		}
 	})

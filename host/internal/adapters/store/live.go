@@ -87,11 +87,15 @@ func (s *Store) append(ctx context.Context, run *liveRun, rec journal.Record) er
 		return contract.Errorf("journal/fenced", "journal: append to %s: epoch %d of the caller is older than epoch %d of the run",
 			run.id, rec.Epoch, run.epoch)
 	}
+	it := newItem(run, rec)
+	if err := it.check(); err != nil {
+		return err
+	}
 	if err := run.log.Append(ctx, rec); err != nil {
 		return err
 	}
 	run.epoch = rec.Epoch
-	err := s.queue.add(ctx, newItem(run, rec))
+	err := s.queue.add(ctx, it)
 	if err == nil && s.shared == nil && pauses(rec) {
 		s.queue.hint()
 	}

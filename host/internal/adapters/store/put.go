@@ -6,17 +6,25 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// keep stores a value that a record of run refers to. The error for a value above maxValue is
-// runtime/internal.
-func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
-	if longer(v, maxValue) {
-		return contract.Errorf("runtime/internal", "journal: store value: it has more than %d MiB", maxValue>>20)
+// check returns journal/too-large for a record or a value in it that is beyond its limit.
+func (it *item) check() (err error) {
+	kind := it.rec.Body.Kind()
+	switch {
+	case len(it.body) > maxRecord:
+		return contract.Errorf("journal/too-large", "append %s: the record has %d bytes, expected at most %d", kind, len(it.body), maxRecord)
+	case it.rec.Seq > maxRecords && it.rec.Run != journal.HostRun:
+		return contract.Errorf("journal/too-large", "append %s: the run has %d records, which is the limit", kind, maxRecords)
 	}
-	_, err := w.put(ctx, v, run)
+	it.rec.Refs(func(ref journal.Ref) {
+		if longer(ref.Value(), maxValue) {
+			err = contract.Errorf("journal/too-large", "append %s: a value has more than %d MiB, expected at most as many", kind, maxValue>>20)
+		}
+	})
 	return err
 }
 

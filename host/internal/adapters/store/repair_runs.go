@@ -160,7 +160,7 @@ func (r *repairer) copy(ctx context.Context, row, out *runRow, kept []verifiedRe
 			var d *Damage
 			switch {
 			case failed == nil:
-				err = w.keep(ctx, v, out.n)
+				_, err = w.put(ctx, v, out.n)
 			case errors.As(failed, &d):
 				lost = append(lost, &Damage{Seq: k.rec.Seq, Hash: hash, What: d.What})
 			case !errors.Is(failed, contract.OfType("replay/values-purged")):

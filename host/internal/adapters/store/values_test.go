@@ -180,18 +180,6 @@ func TestValuesAreStoredOnce(t *testing.T) {
 	assert.Equal(t, map[string]int{"files": 1, "hashes": 0, "owners": 1}, counts)
 }
 
-// JRN-020: a value above the limit ends its run.
-func TestValueLimit(t *testing.T) {
-	onEach(t, func(t *testing.T, on backend) {
-		s := on.openAt(t, t.TempDir())
-		sc := newScript("run_1")
-		half := edn.Text(strings.Repeat("x", maxValue/2))
-		appendAll(t, s, sc.accepted(edn.MustMap(edn.K("a"), half, edn.K("b"), half)))
-		typed(t, s.Sync(context.Background(), "run_1"), "runtime/internal")
-		require.NoError(t, s.Err())
-	})
-}
-
 // AUTH-012: a value is readable for those who may read a run that names it, the one that
 // stored it first as well as a later one. The question looks at no other run.
 func TestReadable(t *testing.T) {

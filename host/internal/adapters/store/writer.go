@@ -296,7 +296,7 @@ func (w *writer) items(ctx context.Context, items []item, part *ahead) error {
 
 // record appends one record to its run and stores the values that it refers to.
 func (w *writer) record(ctx context.Context, it item) error {
-	r, rec, body := it.run, it.rec, it.body
+	r, rec := it.run, it.rec
 	if r.row.n == 0 {
 		if err := w.newRun(ctx, r, rec); err != nil {
 			return err
@@ -305,22 +305,14 @@ func (w *writer) record(ctx context.Context, it item) error {
 	err := w.reopen(ctx, r, rec)
 	rec.Refs(func(ref journal.Ref) {
 		if err == nil {
-			err = w.keep(ctx, ref.Value(), r.row.n)
+			_, err = w.put(ctx, ref.Value(), r.row.n)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(body) > maxRecord:
-		return contract.Errorf("runtime/internal", "journal: append %s: the record has %d bytes, the limit is %d",
-			rec.Body.Kind(), len(body), maxRecord)
-	case rec.Seq > maxRecords && rec.Run != journal.HostRun:
-		return contract.Errorf("runtime/internal", "journal: append %s: the run has %d records, which is the limit",
-			rec.Body.Kind(), maxRecords)
-	}
-	r.row.apply(rec, chained(r.row.chain, body))
-	return w.addRecord(ctx, &r.row, body)
+	r.row.apply(rec, chained(r.row.chain, it.body))
+	return w.addRecord(ctx, &r.row, it.body)
 }
 
 // reopen checks that a run that is being reopened was not purged or removed in the meantime.

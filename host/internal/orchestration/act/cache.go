@@ -102,8 +102,10 @@ func (f *flight) claimAnswer() {
 
 var usageOfHit = edn.MustMap(edn.K("mode"), edn.K("cache"))
 
-// hit sets a cached answer as the answer of the act.
+// hit sets a cached answer as the answer of the act, and finds its secrets.
 func (f *flight) hit(a cache.Answer) {
+	sch, _ := f.outSchema()
+	f.mask.Learn(sch, a.Out)
 	f.cache.outcome, f.cache.answer, f.cache.claim = journal.CacheHit, &a, nil
 	f.outcome.Last = &dispatch.Result{Out: a.Out, Meta: a.Meta, Usage: usageOfHit}
 }

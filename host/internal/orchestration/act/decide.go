@@ -197,9 +197,9 @@ func questions(open []journal.Question) string {
 }
 
 // decide checks the decisions of a resume and returns its record; nil if how.Why is
-// empty. The error is run/not-resumable, run/decision-required, run/decision-invalid, or
+// empty. It adds the secrets in the decided values to mask. The error is run/not-resumable, run/decision-required, run/decision-invalid, or
 // that of a suspended run.
-func (s *Service) decide(run string, past *journal.History, how Resumption) (*journal.RunResumed, *contract.Error) {
+func (s *Service) decide(run string, past *journal.History, how Resumption, mask *journal.Mask) (*journal.RunResumed, *contract.Error) {
 	if how.Why == "" {
 		return nil, nil // the run has not started, or its new epoch is recorded already
 	}
@@ -228,7 +228,12 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 		if err == nil && d.Choice == journal.DecisionDone {
 			done++
 			values.Set(q.Path, d.Value)
-			err = s.fits(past.At(q.Path), d)
+			place := past.At(q.Path)
+			sch, name := s.outSchema(place)
+			mask.Learn(sch, d.Value)
+			if place != nil && place.Resolved != nil { // a plugin may make another request than the recorded one
+				err = fits(sch, name, d)
+			}
 		}
 		if err != nil {
 			return nil, err.WithWhere("run", edn.Text(run))
@@ -303,19 +308,31 @@ func decided(open *[]journal.Question, d Decision) (q journal.Question, err *con
 	return q, nil
 }
 
-// fits checks the value of a decision against the output schema of its node. It accepts
-// any value if the node was not resolved or has no known schema.
-func (s *Service) fits(place *journal.Place, d Decision) *contract.Error {
-	if place == nil || place.Resolved == nil {
-		return nil
+// outSchema returns the schema of the answer of a recorded node, or of a recorded request of a plugin, and
+// its name; nil if it has no known schema.
+func (s *Service) outSchema(place *journal.Place) (*schema.Schema, string) {
+	reg, intent, required := s.config.Registry, "", ""
+	switch {
+	case place == nil:
+		return nil, ""
+	case place.Resolved != nil:
+		intent, required = place.Resolved.Intent, place.Resolved.OutSchema
+		if tool, ok := reg.Tool(place.Resolved.ToolID); ok {
+			intent = tool.ToolIntent()
+		}
+	case place.Plan != nil && place.Plan.Source == sourceIntent:
+		node, _ := place.Plan.Plan.Value().Key("nodes").Nth(0)
+		intent, _ = node.Key("intent").AsKeyword()
+		required, _ = node.Key("requires").Key("out-schema").AsKeyword()
 	}
-	reg, intent := s.config.Registry, place.Resolved.Intent
-	if tool, ok := reg.Tool(place.Resolved.ToolID); ok {
-		intent = tool.ToolIntent()
-	}
-	name := reg.OutSchema(intent, place.Resolved.OutSchema)
-	sch, ok := reg.Schema(name)
-	if !ok {
+	name := reg.OutSchema(intent, required)
+	sch, _ := reg.Schema(name)
+	return sch, name
+}
+
+// fits checks the value of a decision against the schema of its node. A nil schema accepts any value.
+func fits(sch *schema.Schema, name string, d Decision) *contract.Error {
+	if sch == nil {
 		return nil
 	}
 	if found := sch.Validate(d.Value); len(found) > 0 {

@@ -123,10 +123,8 @@ func checkOut(f *flight) *contract.Error {
 	if f.single() {
 		return nil
 	}
-	reg := f.service.config.Registry
-	name := reg.OutSchema(f.request.Intent, f.request.Requires.OutSchema)
-	sch, ok := reg.Schema(name)
-	if !ok {
+	sch, name := f.outSchema()
+	if sch == nil {
 		return nil
 	}
 	found := sch.Validate(f.outcome.Out)
@@ -136,6 +134,14 @@ func checkOut(f *flight) *contract.Error {
 	return contract.Errorf("schema/invalid", "the outcome of the plan does not fit :%s: %s", name, found[0]).
 		WithSource(contract.SourcePlugin).
 		WithDetail("findings", schema.Findings(found))
+}
+
+// outSchema returns the schema of the answer of the act and its name; nil if there is none.
+func (f *flight) outSchema() (*schema.Schema, string) {
+	reg := f.service.config.Registry
+	name := reg.OutSchema(f.request.Intent, f.request.Requires.OutSchema)
+	sch, _ := reg.Schema(name)
+	return sch, name
 }
 
 // out returns the value that the act answers with.

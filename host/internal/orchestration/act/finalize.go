@@ -256,7 +256,7 @@ func finish(f *flight) *contract.Error {
 		err = f.confirm()
 	}
 	if err != nil {
-		f.cut = true
+		f.cut = !errors.Is(err, contract.OfType("journal/too-large")) // else a smaller response ends the run
 		return contract.AsError(err)
 	}
 	if _, kept := s.config.Journal.(SessionKeeper); len(turns) > 0 && !kept {

@@ -49,6 +49,13 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	if err != nil {
 		return nil, err
 	}
+	if how.Why == journal.ResumedDecision { // it is durable before its caller gets an answer (JRN-004)
+		if err := f.recordEpoch(); err != nil {
+			r.Abandon(err)
+			s.config.Journal.Drop(run)
+			return nil, err
+		}
+	}
 	r.begin(f)
 	go s.launch(r)
 	return r, nil
@@ -86,7 +93,10 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	if err := known(run, past); err != nil {
 		return nil, err
 	}
-	resumed, refused := s.decide(run, past, how)
+	if mask == nil {
+		mask = s.newMask()
+	}
+	resumed, refused := s.decide(run, past, how, mask)
 	if refused != nil {
 		return nil, refused
 	}
@@ -113,6 +123,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	f.mask, f.rebinds = mask, past.Rebinds(c.Hash)
 	f.recorder = eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, epoch)
 	f.recorder.Continue(past.Last)
+	f.recorder.Mask(mask)
 	f.follow = c.Journal.Follow(run, 0)
 	if how.Cancel != nil {
 		past.Canceled = how.Cancel
@@ -133,12 +144,21 @@ func known(run string, past *journal.History) *contract.Error {
 	return nil
 }
 
+// recordEpoch records the start of the new epoch and waits until it is on disk.
+func (f *flight) recordEpoch() *contract.Error {
+	err := f.recorder.Record(edn.Nil(), "", f.resumed)
+	if err == nil {
+		f.resumed, err = nil, f.recorder.Sync()
+	}
+	return contract.AsError(err)
+}
+
 // maxCrashes is the number of crashes in a row after which a run is not resumed
 // (RUN-016).
 const maxCrashes = 3
 
-// recordResumed is the step that records the start of the new epoch, if the run had
-// started before, and a requested cancellation. It suspends a run that reaches
+// recordResumed is the step that records the start of the new epoch, unless that was done or the
+// run had not started before, and a requested cancellation. It suspends a run that reaches
 // maxCrashes.
 func recordResumed(f *flight) *contract.Error {
 	var err error

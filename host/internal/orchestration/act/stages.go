@@ -49,10 +49,10 @@ type flight struct {
 	deadline  time.Time
 	recorder  *eval.Recorder
 	follow    *journal.Cursor
-	inside    *eval.Place        // of a request of a plugin; nil for a top-level run
-	tell      func(journal.Body) // receives text of a host call
-	past      *journal.History   // of a run that is resumed or replayed; else nil
-	resumed   *journal.RunResumed
+	inside    *eval.Place              // of a request of a plugin; nil for a top-level run
+	tell      func(journal.Body)       // receives text of a host call
+	past      *journal.History         // of a run that is resumed or replayed; else nil
+	resumed   *journal.RunResumed      // still to be recorded; else nil
 	rebinds   bool                     // an earlier epoch had another configuration
 	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended

@@ -4,6 +4,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -73,6 +74,7 @@ func (f *flight) readTemplate(p *plan.Plan) *contract.Error {
 		around = edn.MustMap()
 	}
 	f.bindings = edn.MustMap(keyInput, f.request.Input, keyContext, around)
+	dispatch.LearnPlan(f.service.config.Registry, f.mask, p.Source, f.bindings)
 	layer, err := f.inherited()
 	if err != nil {
 		return err

@@ -167,7 +167,13 @@ func (f *flight) decidedCall(call *journal.Place, by *journal.AttemptStarted) (e
 	if call.Decided.Choice == journal.DecisionFail {
 		return edn.Nil(), outcomeOfCall(edn.Vector(f.inside.Path...), by)
 	}
-	given := contract.ValueResult(call.Decided.Value)
+	value := f.mask.Restore(call.Decided.Value)
+	sch, _ := f.outSchema()
+	f.mask.Learn(sch, value)
+	if journal.Masked(value) {
+		return edn.Nil(), dispatch.SecretMissing(call.Node, "the decided answer")
+	}
+	given := contract.ValueResult(value)
 	return given.AssocKey("trace", f.request.Trace).AssocKey("run/id", edn.Text(f.id)), nil
 }
 

@@ -130,6 +130,7 @@ func (a *attempt) read() {
 		}
 		return
 	}
+	a.n.learn(response)
 	result := response.Key("result")
 	a.usage = mapOrNil(result.Key("usage"))
 	a.meta = a.n.w.Policy.meta(response.Key("invoke/meta"), a.capability, &a.answer)

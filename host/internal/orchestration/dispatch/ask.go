@@ -62,6 +62,7 @@ func (a *attempt) ask(ctx context.Context) (Answer, error) {
 	}
 	q := &interrupt.Question{ID: opened.Interrupt, Schema: n.w.Policy.out, SchemaName: opened.Schema}
 	q.Record = func(answer edn.Value, by string) error {
+		n.learn(contract.ValueResult(answer))
 		return a.recordNow(&journal.InterruptAnswered{Interrupt: opened.Interrupt, By: by, Answer: journal.RefTo(answer)})
 	}
 	n.run.Interrupts.Open(q)
@@ -95,10 +96,11 @@ func (a *attempt) ask(ctx context.Context) (Answer, error) {
 
 // question returns the record of the question of the attempt.
 func (a *attempt) question() *journal.InterruptOpened {
+	n, h := a.n, a.capability.Human
+	n.learn(contract.ValueResult(h.Default))
 	if a.asked != nil && a.asked.Opened != nil {
 		return a.asked.Opened
 	}
-	n, h := a.n, a.capability.Human
 	opened := &journal.InterruptOpened{
 		Interrupt: interruptID(n.w.Path, a.number),
 		Attempt:   a.number,
@@ -137,7 +139,11 @@ func asAnswer(r interrupt.Result) (Answer, error) {
 // its deadline passed without one.
 func (a *attempt) answered(opened *journal.InterruptOpened, end *journal.InterruptAnswered) (Answer, error) {
 	if end.Answer.Set() {
-		return asAnswer(interrupt.Result{Answer: end.Answer.Value()})
+		answer := a.n.run.Secrets.Restore(end.Answer.Value())
+		if journal.Masked(answer) {
+			return Answer{}, SecretMissing(a.n.w.Node, "the answer to "+opened.Interrupt)
+		}
+		return asAnswer(interrupt.Result{Answer: answer})
 	}
 	err := contract.Errorf("interrupt/unanswered", "node %s: :%s got no answer before the deadline", a.n.w.Node, a.capability.ID).
 		WithDetail("interrupt", edn.Text(opened.Interrupt))

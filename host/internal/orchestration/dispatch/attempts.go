@@ -61,7 +61,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return nil, s.overBudget(ctx, unaffordable(n, capID))
 	}
 	if n.w.SecretMissing {
-		return nil, s.failure(ctx, nil, secretMissing(n.w.Node, "the input of :"+capID))
+		return nil, s.failure(ctx, nil, SecretMissing(n.w.Node, "the input of :"+capID))
 	}
 	if s.past != nil {
 		s.past.only = ""
@@ -245,9 +245,7 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 		a.doneOnce = true
 	}
 	a.stream.Pause()
-	if a.past == nil {
-		s.n.run.Secrets.Learn(s.n.w.Policy.out, a.response.Key("result").Key("out"))
-	}
+	s.n.learn(a.response)
 	s.close(a)
 	result := &s.result
 	result.DoneOnce = result.DoneOnce || a.doneOnce || (a.err == nil && a.recovery == contract.RecoveryOnce)

@@ -111,7 +111,7 @@ func (n *node) asksStill(t *journal.Tried) bool {
 
 // acceptDecided accepts the value of the decision about t as the answer of the node.
 func (o *operation) acceptDecided(t *journal.Tried) {
-	out, r, w := t.Decided.Value, &o.attempts.result, o.node.w
+	out, r, w := o.node.run.Secrets.Restore(t.Decided.Value), &o.attempts.result, o.node.w
 	r.CapID, r.Attempt, r.Out, r.Response, r.DoneOnce = t.Started.CapID, t.Started.Attempt, out, contract.ValueResult(out), true
 	w.Stream.ForAttempt(stream.GatePassed, r.Attempt).Accept(out)
 	w.Stream.Close(nil)
@@ -130,9 +130,9 @@ func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contrac
 		node, capID, err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
 }
 
-// secretMissing is the error of a call that needs a secret of which the journal has only
+// SecretMissing is the error of a call that needs a secret of which the journal has only
 // the hash (JRN-022).
-func secretMissing(node, what string) *contract.Error {
+func SecretMissing(node, what string) *contract.Error {
 	return contract.Errorf("run/secret-missing", "node %s: %s has a secret of which the journal keeps only a hash", node, what)
 }
 
@@ -264,8 +264,8 @@ func (a *attempt) readPast() {
 			a.outcome = outcomeAfterAnswer(a.recovery)
 		}
 	}
-	if a.err == nil && len(a.past.Verdicts) == 0 && !a.n.w.Replay && journal.Masked(a.response) {
-		a.err = secretMissing(a.n.w.Node, "the answer of :"+a.capability.ID) // gates would see masked values
+	if a.err == nil && (len(a.past.Verdicts) == 0 || a.walk != nil) && !a.n.w.Replay && journal.Masked(a.response) {
+		a.err = SecretMissing(a.n.w.Node, "the answer of :"+a.capability.ID) // its gates or calls would get the hash
 	}
 	a.label, a.usage, a.meta = end.Outcome, end.Usage, end.Meta
 	if a.err != nil && a.label == journal.OutcomeOK { // the configuration refuses the answer now

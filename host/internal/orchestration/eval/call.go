@@ -276,7 +276,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 			Scopes:  c.Policy.Layer.Scopes,
 		})
 	}
-	path := s.nodePath(c.index, edn.Text("p"+edn.Hash(a.Plan)[3:11]))
+	path := s.nodePath(c.index, edn.Text("p"+edn.Hash(r.task.Secrets.Value(a.Plan))[3:11]))
 	history := s.history.Answer(edn.Vector(path...), a.Attempt)
 	begun := r.task.Fill == nil && history.At(edn.Vector(path...)) != nil // it began before the run was resumed
 	env := plan.Env{

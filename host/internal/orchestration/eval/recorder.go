@@ -2,16 +2,19 @@ package eval
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Recorder numbers and timestamps the records of one run and appends them in
 // order. After an error it rejects all records: a run that cannot be recorded
-// must end.
+// must end. A record that is too large for the journal is rejected alone, so that
+// the run can record how it ends.
 type Recorder struct {
 	ctx   context.Context
 	to    journal.Journal
@@ -141,8 +144,11 @@ func (r *Recorder) record(path edn.Value, node string, body journal.Body) error 
 	if err == nil {
 		err = r.to.Append(r.ctx, rec)
 	}
-	if r.err = err; r.err == nil {
+	switch {
+	case err == nil:
 		r.seq++
+	case !errors.Is(err, contract.OfType("journal/too-large")):
+		r.err = err
 	}
-	return r.err
+	return err
 }
