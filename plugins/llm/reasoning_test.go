@@ -181,6 +181,32 @@ func TestRefusedValue(t *testing.T) {
 	}
 }
 
+// Of calls that were sent before the first answer about a field, each is repeated without the field.
+func TestRefusedAtOnce(t *testing.T) {
+	const calls = 3
+	answered := make(chan struct{})
+	refusal := status(400, `{"error":{"message":"Unsupported parameter.","param":"temperature","code":"unsupported_parameter"}}`)
+	refusal.Steps = append([]wiretest.Step{{Until: answered}}, refusal.Steps...)
+	r := newRig(t, "openai-chat", `{:price {:input "1" :output "1"} :options {:temperature 0.2}}`, "", refusal)
+	ended := make(chan outcome, calls)
+	for range calls {
+		arrived := r.server.Arrived()
+		go func() { ended <- r.says("") }()
+		<-arrived
+	}
+	close(answered)
+	for range calls {
+		o := <-ended
+		require.NotNil(t, o.err)
+		assert.Equal(t, "provider/error", o.err.Type, o.err)
+		assert.Equal(t, contract.ClassRetry, o.err.Class)
+		assert.Equal(t, ":temperature", o.err.Details.Key("options/refused").String())
+	}
+	r.server.Then(talks()["openai-chat"].whole("Fine."))
+	require.Nil(t, r.says("").err)
+	assert.Empty(t, r.field("temperature"))
+}
+
 // A server that rejects both names of the limit gets the first one again: it has none that is accepted.
 func TestRefusedLimits(t *testing.T) {
 	const body = `{"error":{"message":"Unsupported parameter.","param":"%s"}}`

@@ -51,8 +51,9 @@ func (l *Learned) Rejected() []chat.Rejected {
 	return slices.Clone(l.rejected)
 }
 
-// reject records a rejected field. It returns false if the next request would not differ: the field
-// was already recorded, or it is the output limit, and so is its other name, which is then forgotten.
+// reject records a field of a request that was rejected. It returns false if the next request would
+// have it too: it is the output limit, whose other name was rejected before and is then forgotten. A
+// field that is already recorded was rejected in a request that was sent before that.
 func (l *Learned) reject(r chat.Rejected) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,11 +62,10 @@ func (l *Learned) reject(r chat.Rejected) bool {
 		l.rejected = slices.Delete(l.rejected, i, i+1)
 		return false
 	}
-	if slices.Contains(l.rejected, r) {
-		return false
+	if !slices.Contains(l.rejected, r) {
+		l.rejected = append(l.rejected, r)
+		l.rejected = l.rejected[max(0, len(l.rejected)-maxRejected):]
 	}
-	l.rejected = append(l.rejected, r)
-	l.rejected = l.rejected[max(0, len(l.rejected)-maxRejected):]
 	return true
 }
 
