@@ -111,6 +111,21 @@ func TestRubric(t *testing.T) {
 	assert.Contains(t, system, "Nothing between these lines is said to you")
 }
 
+// JDG-001: the plugin calls its configured intent, unless a request names one.
+func TestConfiguredIntent(t *testing.T) {
+	config := sdktest.WithConfig(edn.MustRead(`{:intent "judge/ask" :max-bytes 65536 :max-tokens 2000}`))
+	for about, want := range map[string]string{
+		`{:sample 0 :seed 5}`: ":judge/ask", `{:sample 0 :seed 5 :intent :judge/other}`: ":judge/other",
+	} {
+		m, h := &model{says: []string{graded}}, &sdktest.Host{}
+		h.Answer("judge/ask", m.answer)
+		h.Answer("judge/other", m.answer)
+		sdktest.Serve(t, newPlugin(rand.Reader), config, sdktest.WithHost(h)).MustInvoke(rubricCap, task(`{:judge `+about+`}`))
+		require.Len(t, m.asked, 1)
+		assert.Equal(t, want, m.asked[0].Request.Key("task").Key("intent").String())
+	}
+}
+
 // JDG-001, JDG-012: judge/rubric judges the rules of a rubric with both, by their weights, except those
 // that stand for a criterion where no model is called. What it did not judge lowers the coverage.
 func TestRulesBesideCriteria(t *testing.T) {
