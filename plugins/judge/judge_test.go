@@ -111,6 +111,49 @@ func TestRubric(t *testing.T) {
 	assert.Contains(t, system, "Nothing between these lines is said to you")
 }
 
+// JDG-001: the plugin calls its configured intent, unless a request names one.
+func TestConfiguredIntent(t *testing.T) {
+	config := sdktest.WithConfig(edn.MustRead(`{:intent "judge/ask" :max-bytes 65536 :max-tokens 2000}`))
+	for about, want := range map[string]string{
+		`{:sample 0 :seed 5}`: ":judge/ask", `{:sample 0 :seed 5 :intent :judge/other}`: ":judge/other",
+	} {
+		m, h := &model{says: []string{graded}}, &sdktest.Host{}
+		h.Answer("judge/ask", m.answer)
+		h.Answer("judge/other", m.answer)
+		sdktest.Serve(t, newPlugin(rand.Reader), config, sdktest.WithHost(h)).MustInvoke(rubricCap, task(`{:judge `+about+`}`))
+		require.Len(t, m.asked, 1)
+		assert.Equal(t, want, m.asked[0].Request.Key("task").Key("intent").String())
+	}
+}
+
+// JDG-001, JDG-012: judge/rubric judges the rules of a rubric with both, by their weights, except those
+// that stand for a criterion where no model is called. What it did not judge lowers the coverage.
+func TestRulesBesideCriteria(t *testing.T) {
+	const criterion = `:criteria [{:id :good :ask "Is it good?"}]`
+	const said = `{"verdict": "CODE", "criteria": {"good": {"reason": "r", "score": 0.9}, "attention-check": {"score": CONTROL}}}`
+	for rules, want := range map[string]string{
+		`[{:rule :forbidden :id :noevil :weight 9 :any ["evil"]}]`: `[0.09M nil {:good 0.9M :noevil 0M} #{:noevil}]`,
+		`[{:rule :length :max 20} {:rule :quotes :weight 2}]`:      `[0.95M 0.5M {:good 0.9M :length 1M} #{}]`,
+		`[{:rule :quotes}]`: `[0.9M 0.5M {:good 0.9M} #{}]`,
+		`[{:rule :terms :id :good :weight 9 :all ["no"]}]`: `[0.9M nil {:good 0.9M} #{}]`,
+	} {
+		p := world(t, &model{says: []string{said}})
+		out := p.MustInvoke(rubricCap, edn.MustRead(`{:task/result {:out {:text "Red and evil."}} :rubric {`+criterion+` :rules `+rules+`}}`))
+		got := edn.Vector(out.Key("score"), out.Key("coverage"), out.Key("criteria"), out.Key("violations"))
+		assert.Equal(t, want, got.String(), rules)
+		limits := out.Key("limits").String()
+		assert.Equal(t, !strings.Contains(rules, ":id :good"), strings.Contains(limits, surface), rules)
+		assert.Equal(t, strings.Contains(rules, ":quotes"), strings.Contains(limits, "rule quotes"), rules)
+		plain := p.MustInvoke(rubricCap, edn.MustRead(`{:task/result {:out {:text "Red."}} :rubric {`+criterion+`}}`))
+		assert.NotEqual(t, plain.Key("judge").Key("key"), out.Key("judge").Key("key"), rules)
+	}
+
+	m := &model{says: []string{said}}
+	_, err := world(t, m).Invoke(rubricCap, edn.MustRead(`{:task/result {:out {:text "x"}} :rubric {`+criterion+` :rules [{:rule :no}]}}`))
+	require.ErrorIs(t, err, contract.OfType("judge/rubric-invalid"))
+	assert.Empty(t, m.asked)
+}
+
 // JDG-008: another sample has another seed and starts with another criterion,
 // and has the same judge key.
 func TestSamplesDiffer(t *testing.T) {
@@ -190,17 +233,26 @@ func TestPairwise(t *testing.T) {
 	for name, c := range map[string]struct {
 		says        []string
 		score, want string
+		rules       string
 	}{
-		"the answer wins":     {[]string{choice("first", "first"), choice("second", "second")}, "1M", "result"},
-		"the other one wins":  {[]string{choice("second", "same"), choice("first", "same")}, "0M", "other"},
-		"the first one wins":  {[]string{choice("first", "first"), choice("first", "first")}, "0.5M", "tie"},
-		"the second one wins": {[]string{choice("second", "second"), choice("second", "second")}, "0.5M", "tie"},
-		"both are the same":   {[]string{choice("same", "same"), choice("same", "same")}, "0.5M", "tie"},
-		"weights decide":      {[]string{choice("first", "second"), choice("second", "first")}, "1M", "result"},
+		"the answer wins":     {[]string{choice("first", "first"), choice("second", "second")}, "1M", "result", ""},
+		"the other one wins":  {[]string{choice("second", "same"), choice("first", "same")}, "0M", "other", ""},
+		"the first one wins":  {[]string{choice("first", "first"), choice("first", "first")}, "0.5M", "tie", ""},
+		"the second one wins": {[]string{choice("second", "second"), choice("second", "second")}, "0.5M", "tie", ""},
+		"both are the same":   {[]string{choice("same", "same"), choice("same", "same")}, "0.5M", "tie", ""},
+		"weights decide":      {[]string{choice("first", "second"), choice("second", "first")}, "1M", "result", ""},
+		"a rule decides":      {[]string{choice("same", "same"), choice("same", "same")}, "0M", "other", `[{:rule :terms :all ["six"]}]`},
+		"criteria decide":     {[]string{choice("first", "first"), choice("second", "second")}, "1M", "result", `[{:rule :terms :weight 4 :all ["six"]}]`},
+		"a rule is heavier":   {[]string{choice("first", "first"), choice("second", "second")}, "0M", "other", `[{:rule :terms :weight 6 :all ["six"]}]`},
+		"a rule has no text":  {[]string{choice("first", "same"), choice("second", "same")}, "1M", "result", `[{:rule :quotes :weight 9}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &model{says: c.says}
-			out := world(t, m).MustInvoke(rubricCap, task(`{:task/other {:out {:text "Six properties."}}}`))
+			in := task(`{:task/other {:out {:text "Six properties."}}}`)
+			if c.rules != "" {
+				in = in.AssocKey("rubric", in.Key("rubric").AssocKey("rules", edn.MustRead(c.rules)))
+			}
+			out := world(t, m).MustInvoke(rubricCap, in)
 			assert.Equal(t, c.score, out.Key("score").String())
 			assert.Equal(t, ":"+c.want, out.Key("winner").String())
 			require.Len(t, m.asked, 2)

@@ -46,12 +46,13 @@ func newPlugin(random io.Reader) sdk.Plugin {
 				if err != nil {
 					return sdk.Offer{}, err
 				}
-				r := rubricJudge{settings: cfg, random: random}
+				byRules := rulesJudge{languages}
+				r := rubricJudge{settings: cfg, random: random, rules: byRules}
 				return sdk.Offer{Capabilities: []sdk.Capability{
 					sdk.Func(rubricCap, sdk.Intents(grade), r.judge,
 						sdk.Kind("judge"), sdk.In("req/eval"), sdk.Out("res/eval"), sdk.Tags("rubric"),
 						sdk.Description("Asks a model to score an answer by the criteria of a rubric.")),
-					sdk.Func(rulesCap, sdk.Intents(grade), rulesJudge{languages}.judge,
+					sdk.Func(rulesCap, sdk.Intents(grade), byRules.judge,
 						sdk.Kind("judge"), sdk.In("req/eval"), sdk.Out("res/eval"), sdk.Tags("embedded"), sdk.Deterministic(),
 						sdk.Cost(contract.Cost{Latency: time.Millisecond, USD: edn.Int(0)}),
 						sdk.Description("Scores the form of an answer by rules, without a model.")),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/judge/internal/question"
 	"github.com/fermenthq/ferment/plugins/judge/internal/rubric"
+	"github.com/fermenthq/ferment/plugins/judge/internal/rules"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -20,6 +21,7 @@ import (
 type rubricJudge struct {
 	settings settings
 	random   io.Reader
+	rules    rulesJudge
 }
 
 // session is the state of one verdict.
@@ -27,6 +29,7 @@ type session struct {
 	in      input
 	judge   rubricJudge
 	rubric  rubric.Rubric
+	rules   rules.Set // those that are not about a criterion of the rubric
 	intent  string
 	compose question.Composer
 	verdict verdict
@@ -44,6 +47,10 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	if err := r.Asks(); err != nil {
 		return edn.Nil(), err
 	}
+	set, err := rulesBeside(r)
+	if err != nil {
+		return edn.Nil(), err
+	}
 	if err := in.kin(j.settings.Family, ""); err != nil {
 		return edn.Nil(), err
 	}
@@ -55,7 +62,7 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	if err != nil {
 		return edn.Nil(), err
 	}
-	s := &session{in: in, judge: j, rubric: r, intent: j.settings.Intent}
+	s := &session{in: in, judge: j, rubric: r, rules: set, intent: j.settings.Intent}
 	if in.intent != "" {
 		s.intent = in.intent
 	}
@@ -109,7 +116,36 @@ func (s *session) grade(ctx context.Context) error {
 	}
 	s.verdict.total, s.verdict.criteria = g.Total, g.Scores
 	s.reasons(g.Reasons)
+	said := s.rules.Judge(s.judge.rules.subject(s.in, s.in.task.Result))
+	if asked := s.addRules(said); said.Score != nil {
+		sum := new(big.Rat).Mul(g.Total, asked)
+		sum.Add(sum, new(big.Rat).Mul(said.Score, said.Judged))
+		s.verdict.total = sum.Quo(sum, asked.Add(asked, said.Judged))
+	}
 	return nil
+}
+
+// addRules adds the results of the rules to the verdict, with the share of all weights that was
+// judged. It returns the weight of the criteria.
+func (s *session) addRules(said rules.Verdict) (asked *big.Rat) {
+	s.verdict.addRules(said)
+	asked = s.rubric.Weight()
+	judged, all := new(big.Rat).Add(asked, said.Judged), new(big.Rat).Add(asked, said.Weight)
+	s.verdict.coverage = judged.Quo(judged, all)
+	return asked
+}
+
+// rulesBeside returns the rules of a rubric without those that have the name of a criterion: they
+// replace it where no model is called.
+func rulesBeside(r rubric.Rubric) (rules.Set, error) {
+	if r.Rules.IsNil() {
+		return rules.Set{}, nil
+	}
+	set, err := rules.Parse(r.Rules)
+	set.Rules = slices.DeleteFunc(set.Rules, func(rule rules.Rule) bool {
+		return slices.ContainsFunc(r.Criteria, func(c rubric.Criterion) bool { return c.ID == rule.ID })
+	})
+	return set, err
 }
 
 // choose compares the two answers in both orders. A choice that changes with the order counts as
@@ -136,17 +172,26 @@ func (s *session) choose(ctx context.Context) error {
 	for id, choice := range of[0].Of {
 		s.verdict.criteria[id] = won(agreed(choice, of[1].Of[id]))
 	}
-	whole := agreed(of[0].Whole, of[1].Whole)
+	s.verdict.said.Key("orders", edn.Vector(order("result", of[0].Margin), order("other", of[1].Margin)))
+	s.reasons(of[0].Reasons)
+	said := s.rules.Compare(s.judge.rules.subject(s.in, t.Result), s.judge.rules.subject(s.in, t.Other))
+	s.addRules(said)
+	margin := new(big.Rat)
+	if said.Score != nil { // it is 1/2 without a preference
+		margin.Mul(margin.Sub(said.Score, half), said.Judged)
+		margin.Add(margin, margin)
+	}
+	first, second := new(big.Rat).Add(of[0].Margin, margin), new(big.Rat).Sub(of[1].Margin, margin)
+	whole := agreed(first.Sign(), second.Sign())
 	s.verdict.total = won(whole)
 	s.verdict.more.Key("winner", winner(whole))
-	s.verdict.said.Key("orders", edn.Vector(order("result", of[0].Whole), order("other", of[1].Whole)))
-	s.reasons(of[0].Reasons)
 	return nil
 }
 
-// order describes which answer was shown first, and which place was chosen.
-func order(first string, choice int) edn.Value {
-	return edn.MustMap(edn.K("first"), edn.K(first), edn.K("chosen"), edn.K([]string{"second", "same", "first"}[choice+1]))
+// order describes which answer was shown first, and which place the model chose.
+func order(first string, margin *big.Rat) edn.Value {
+	chosen := edn.K([]string{"second", "same", "first"}[margin.Sign()+1])
+	return edn.MustMap(edn.K("first"), edn.K(first), edn.K("chosen"), chosen)
 }
 
 // reasons adds the model's reasons for low scores to the findings; reasons for praise are of no use
@@ -251,11 +296,15 @@ func (s *session) key() string {
 	answer := edn.MustMap(edn.K("text"), edn.Text("answer"))
 	sample := question.Task{Result: answer, Other: answer}
 	grade, compare := blank.Grade(sample), blank.Compare(sample, false)
-	return edn.Hash(edn.Vector(
+	parts := []edn.Value{
 		edn.Text(rubricCap), edn.Text(version), edn.K(s.intent), s.rubric.Canonical,
 		edn.Text(grade.System), edn.Text(grade.User), edn.Text(compare.User),
 		edn.Int(s.judge.settings.MaxBytes), edn.Int(s.judge.settings.MaxTokens),
-	))
+	}
+	if len(s.rules.Rules) > 0 {
+		parts = append(parts, edn.Text(rulesCap))
+	}
+	return edn.Hash(edn.Vector(parts...))
 }
 
 func appendOnce(list []string, s string) []string {

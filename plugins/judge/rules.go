@@ -37,20 +37,13 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
+	out := verdict{criteria: map[string]*big.Rat{}, why: map[string][]string{}}
 	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
 		return edn.Nil(), noScore("no rule found the data that it checks in the answer").
 			WithHint("check the sources that the rules name")
 	}
-	for id, o := range said.Outcomes {
-		if o.Score == nil {
-			out.limits = append(out.limits, "rule "+id+" did not find the data that it checks")
-			continue
-		}
-		out.criteria[id], out.why[id] = o.Score, o.Findings
-	}
-	slices.Sort(out.limits[1:])
+	out.addRules(said)
 	all := new(big.Rat).Set(said.Weight)
 	for _, c := range r.Criteria { // a rule with the name of a criterion replaces it
 		if _, judged := said.Outcomes[c.ID]; !judged {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"math/big"
+	"slices"
 
+	"github.com/fermenthq/ferment/plugins/judge/internal/rules"
 	"github.com/fermenthq/ferment/plugins/judge/internal/score"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -64,6 +66,23 @@ func (v *verdict) value(t terms, kind, key string) edn.Value {
 		v.more.Key("limits", edn.Vector(limits...))
 	}
 	return v.more.Map()
+}
+
+// addRules adds the results of rules, and the limits of rules in general and of those that had nothing
+// to judge.
+func (v *verdict) addRules(said rules.Verdict) {
+	var idle []string
+	for id, o := range said.Outcomes {
+		if o.Score == nil {
+			idle = append(idle, "rule "+id+" did not find the data that it checks")
+			continue
+		}
+		v.criteria[id], v.why[id] = o.Score, o.Findings
+	}
+	if len(said.Outcomes) > 0 {
+		slices.Sort(idle)
+		v.limits = append(append(v.limits, surface), idle...)
+	}
 }
 
 // won returns the score of a compared answer: 1 if it was preferred (choice 1), 0 if the other one

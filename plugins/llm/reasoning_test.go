@@ -111,6 +111,121 @@ func TestRefusedParameter(t *testing.T) {
 	}
 }
 
+// JDG-001: what a server says of one value changes no request with another value. A value out of range
+// is an error of its request, also of the next one; a value that the server does not support is omitted.
+func TestRefusedValue(t *testing.T) {
+	const mistral = `{"detail":[{"loc":["body","%s"],"msg":"Input should be %s"}]}`
+	for name, tt := range map[string]struct {
+		field, body, refused, accepted, kept string // values of :budget or :reasoning
+		omitted                              bool
+	}{
+		"above the range, as Mistral says": {
+			"temperature", fmt.Sprintf(mistral, "temperature", "less than or equal to 1.5"),
+			`:budget {:temperature 1.8}`, `:budget {:temperature 0.0}`, `0`, false,
+		},
+		"above the range, as OpenAI says": {
+			"temperature", `{"error":{"message":"Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but ` +
+				`got 1.8 instead.","param":"temperature","code":"decimal_above_max_value"}}`,
+			`:budget {:temperature 1.8}`, `:budget {:temperature 0.0}`, `0`, false,
+		},
+		"above the range, as Google says": {
+			"temperature", `{"error":{"message":"temperature has the value 1.8, but the supported range is from 0 to 1.5"}}`,
+			`:budget {:temperature 1.8}`, `:budget {:temperature 0.0}`, `0`, false,
+		},
+		"a limit above that of the model": {
+			"max_completion_tokens", `{"error":{"message":"max_tokens is too large: 50000. This model supports at most 16384 ` +
+				`completion tokens, whereas you provided 50000.","param":"max_completion_tokens","code":"invalid_value"}}`,
+			`:budget {:max-tokens 50000}`, `:budget {:max-tokens 100}`, `100`, false,
+		},
+		"a limit that is no number of tokens": {
+			"max_completion_tokens", `{"error":{"message":"Unsupported value.","param":"max_completion_tokens"}}`,
+			`:budget {:max-tokens 50000}`, `:budget {:max-tokens 100}`, `100`, false,
+		},
+		"not a reason": {
+			"seed", `{"error":{"message":"Invalid request.","param":"seed"}}`, `:seed 8`, `:seed 9`, `9`, false,
+		},
+		"an effort that the model lacks": {
+			"reasoning_effort", `{"error":{"message":"Unsupported value: 'reasoning_effort' does not support 'minimal' with this ` +
+				`model. Supported values are: 'low', 'medium', and 'high'.","param":"reasoning_effort","code":"unsupported_value"}}`,
+			`:reasoning :minimal`, `:reasoning :high`, `"high"`, true,
+		},
+		"an effort that is only repeated": {
+			"reasoning_effort", `{"error":{"message":"'minimal' is not supported.","param":"reasoning_effort"}}`,
+			`:reasoning :minimal`, `:reasoning :high`, `"high"`, true,
+		},
+	} {
+		r := newRig(t, "openai-chat", `{:price {:input "1" :output "1"}}`, "", status(400, tt.body))
+		says := func(option string) outcome {
+			if strings.HasPrefix(option, ":budget") {
+				return r.ask(t.Context(), "model/chat", hello, "{"+option+"}", nil)
+			}
+			return r.says(option)
+		}
+		o := says(tt.refused)
+		require.NotNil(t, o.err, name)
+		require.NotEmpty(t, r.field(tt.field), name)
+		want := map[bool]string{false: "provider/request-invalid", true: "provider/error"}[tt.omitted]
+		assert.Equal(t, want, o.err.Type, "%s: %s", name, o.err)
+		assert.Equal(t, tt.omitted, !o.err.Details.Key("options/refused").IsNil(), name)
+
+		for option, value := range map[string]string{tt.accepted: tt.kept, tt.refused: ""} {
+			r.server.Then(talks()["openai-chat"].whole("Fine."))
+			o = says(option)
+			require.Nil(t, o.err, "%s: %s", name, option)
+			omits := value == "" && tt.omitted
+			assert.Equal(t, omits, o.meta.Key("options/dropped").Len() > 0, "%s: %s", name, option)
+			if assert.Equal(t, omits, r.field(tt.field) == "", "%s: %s", name, option); value != "" {
+				assert.Equal(t, value, r.field(tt.field), name)
+			}
+		}
+	}
+}
+
+// Of calls that were sent before the first answer about a field, each is repeated without the field.
+func TestRefusedAtOnce(t *testing.T) {
+	const calls = 3
+	answered := make(chan struct{})
+	refusal := status(400, `{"error":{"message":"Unsupported parameter.","param":"temperature","code":"unsupported_parameter"}}`)
+	refusal.Steps = append([]wiretest.Step{{Until: answered}}, refusal.Steps...)
+	r := newRig(t, "openai-chat", `{:price {:input "1" :output "1"} :options {:temperature 0.2}}`, "", refusal)
+	ended := make(chan outcome, calls)
+	for range calls {
+		arrived := r.server.Arrived()
+		go func() { ended <- r.says("") }()
+		<-arrived
+	}
+	close(answered)
+	for range calls {
+		o := <-ended
+		require.NotNil(t, o.err)
+		assert.Equal(t, "provider/error", o.err.Type, o.err)
+		assert.Equal(t, contract.ClassRetry, o.err.Class)
+		assert.Equal(t, ":temperature", o.err.Details.Key("options/refused").String())
+	}
+	r.server.Then(talks()["openai-chat"].whole("Fine."))
+	require.Nil(t, r.says("").err)
+	assert.Empty(t, r.field("temperature"))
+}
+
+// A server that rejects both names of the limit gets the first one again: it has none that is accepted.
+func TestRefusedLimits(t *testing.T) {
+	const body = `{"error":{"message":"Unsupported parameter.","param":"%s"}}`
+	k := talks()["openai-chat"]
+	r := newRig(t, "openai-chat", `{:price {:input "1" :output "1"} :options {:max-tokens 100}}`, "")
+	for _, tt := range []struct{ field, typ string }{
+		{"max_completion_tokens", "provider/error"}, {"max_tokens", "provider/request-invalid"},
+	} {
+		r.server.Then(status(400, fmt.Sprintf(body, tt.field)))
+		o := r.says("")
+		require.NotNil(t, o.err, tt.field)
+		assert.Equal(t, tt.typ, o.err.Type)
+		assert.Equal(t, "100", r.field(tt.field))
+	}
+	r.server.Then(k.whole("Fine."))
+	require.Nil(t, r.says("").err)
+	assert.Equal(t, "100", r.field("max_completion_tokens"))
+}
+
 // The reasoning effort goes into the fields of the dialect and model.
 // Combinations that they do not support are dropped and reported.
 func TestReasoningOption(t *testing.T) {

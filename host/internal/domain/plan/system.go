@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
-	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -243,7 +242,7 @@ func (c *checker) system(pl *place, n *Node) {
 	}
 	o := originOf(pl)
 	c.unmarked(pl.p, n, o.unmarked(n.System, nil), kSystem)
-	if len(places) == 0 || !c.asksModel(n) {
+	if len(places) == 0 || !c.leadsToModel(n) {
 		return
 	}
 	for _, place := range places {
@@ -275,10 +274,11 @@ func (c *checker) intentOf(n *Node) string {
 	return n.Intent
 }
 
-// asksModel reports whether a language model is among the candidates of a node. An absent
-// capability counts as one, because its kind is unknown: a plan that is rejected where a model runs
-// is rejected also where the API key of the model is missing.
-func (c *checker) asksModel(n *Node) bool {
+// leadsToModel reports whether a candidate of a node passes the system messages of an input to a
+// language model. An absent capability counts as one that does, because its kind is unknown: a plan
+// that is rejected where a model runs is rejected also where the API key of the model is missing.
+func (c *checker) leadsToModel(n *Node) bool {
+	intent := c.intentOf(n)
 	ids := []string{n.ToolID}
 	if n.Op == OpCall {
 		demand := c.env.Demand(n, c.env.choice(n))
@@ -289,7 +289,7 @@ func (c *checker) asksModel(n *Node) bool {
 			return true
 		}
 		capability, ok := c.env.Registry.Tool(id) // a tool may be named by its alias
-		return ok && capability.Kind == registry.ModelKind
+		return ok && prompt.LeadsToModel(intent, capability)
 	})
 }
 

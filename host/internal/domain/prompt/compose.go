@@ -158,6 +158,12 @@ func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 // stores. The host passes the :system of its input to the model.
 func Converses(intent string) bool { return strings.HasPrefix(intent, "conversation/") }
 
+// LeadsToModel reports whether the system messages in an input of an intent reach a language model
+// through a capability: it is a model or an agent, or the intent is an operation on a conversation.
+func LeadsToModel(intent string, c *registry.Capability) bool {
+	return c.Kind == registry.ModelKind || c.Kind == registry.AgentKind || Converses(intent)
+}
+
 // SystemPlaces returns the paths of the parts of an input that a language model
 // reads in its system prompt: :system, the text of each message with that role
 // and, in a conversation, the form of the answer, which is sent in the system

@@ -11,8 +11,11 @@ import (
 // NoEffect is the effect of a pure computation.
 const NoEffect = "none"
 
-// ModelKind is the kind of language model capabilities.
-const ModelKind = "llm"
+// ModelKind is the kind of language model capabilities, AgentKind that of agents.
+const (
+	ModelKind = "llm"
+	AgentKind = "agent"
+)
 
 // Capability is one executor: the advertised metadata after the operator's
 // overrides, under the id used in plans.

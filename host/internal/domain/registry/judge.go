@@ -80,7 +80,6 @@ func (j *Judge) Question(t Task) edn.Value {
 	about.Key("seed", edn.Int(t.Seed))
 	about.Key("author", t.Author)
 	about.Key("allow-same-family?", edn.Bool(t.AllowSameFamily))
-	about.Key("intent", edn.K(IntentChat))
 	path := make([]edn.Value, len(j.ScorePath))
 	for i, step := range j.ScorePath {
 		path[i] = edn.Text(step)
@@ -112,8 +111,8 @@ func (r *Registry) ScoreRules(j *Judge, c *Capability) contract.ScoreRules {
 	return rules
 }
 
-// IntentGrade is called by judges that name no other intent, IntentChat by
-// judges that call a model.
+// IntentGrade is called by judges that name no other intent. IntentChat is called by capabilities that
+// grade with a model, unless their plugin is configured to call another intent.
 const (
 	IntentGrade = "eval/grade"
 	IntentChat  = "model/chat"

@@ -40,7 +40,7 @@ type Registry struct {
 
 	undescribed []Undescribed
 
-	capNames, intentNames, checkNames []string
+	capNames, intentNames, modelIntents, checkNames []string
 }
 
 // New builds a registry. Intents that a capability advertises and spec does not declare are
@@ -95,6 +95,11 @@ func New(spec Spec) (*Registry, error) {
 	r.capNames = slices.DeleteFunc(sortedKeys(r.caps), func(id string) bool { return r.caps[id].Host })
 	r.intentNames = slices.DeleteFunc(sortedKeys(r.intents), func(id string) bool { return r.intents[id].Host })
 	r.checkNames = sortedKeys(r.checks)
+	r.modelIntents = slices.DeleteFunc(slices.Clone(r.intentNames), func(intent string) bool {
+		return intent != IntentChat && !slices.ContainsFunc(r.Candidates(intent), func(id string) bool {
+			return r.caps[id] != nil && r.caps[id].Kind == ModelKind
+		})
+	})
 	return r, nil
 }
 
@@ -233,6 +238,10 @@ func (r *Registry) Capabilities() []string { return r.capNames }
 // Intents returns the ids of all intents of the configuration, sorted; those that the
 // host serves itself are not among them. The slice must not be changed.
 func (r *Registry) Intents() []string { return r.intentNames }
+
+// ModelIntents returns IntentChat, if it is an intent of the configuration, and those with a language
+// model among their candidates, sorted. The slice must not be changed.
+func (r *Registry) ModelIntents() []string { return r.modelIntents }
 
 // Checks returns all check names, sorted. The slice must not be changed.
 func (r *Registry) Checks() []string { return r.checkNames }

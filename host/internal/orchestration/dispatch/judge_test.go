@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -170,7 +171,7 @@ func TestJudgeInput(t *testing.T) {
 	assert.Equal(t, `[0 10]`, about.Key("scale").String())
 	assert.Equal(t, `[:score]`, about.Key("score-path").String())
 	assert.Equal(t, `false`, about.Key("allow-same-family?").String())
-	assert.Equal(t, `:model/chat`, about.Key("intent").String())
+	assert.Equal(t, `nil`, about.Key("intent").String(), "JDG-001: the plugin decides which intent it calls")
 	assert.Equal(t, []string{"0", "1"}, []string{about.Key("sample").String(), second.Key("judge").Key("sample").String()})
 	assert.False(t, edn.Equal(about.Key("seed"), second.Key("judge").Key("seed")), "each vote has another seed")
 	assert.Equal(t, `:eval/grade`, calls[1].Request.Key("task").Key("intent").String())
@@ -392,6 +393,12 @@ func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 	plain := func() variant {
 		return variant{judgeWorld: judgeWorld{judge: registry.Judge{Rubric: edn.MustRead(`{:id :r :version 1}`)}, caps: []string{grader("t/grader", ""), fmt.Sprintf(chat, "m-1", "1.0.0")}}}
 	}
+	asking := func(model string) variant {
+		v := plain()
+		own := strings.NewReplacer("t/chat", "t/own", "#{:model/chat}", "#{:judge/ask}").Replace(chat)
+		v.judgeWorld.caps = append(v.judgeWorld.caps, fmt.Sprintf(own, model, "1.0.0"))
+		return v
+	}
 	llm := plain()
 	llm.judgeWorld.caps = []string{direct}
 	prompted := func(text string) func(*dispatchtest.World) {
@@ -408,19 +415,21 @@ func TestNoGradeOutlivesWhatDecidedIt(t *testing.T) {
 		to   func(*variant)
 		same bool
 	}{
-		"nothing":              {plain(), func(*variant) {}, true},
-		"rubric":               {plain(), func(v *variant) { v.judgeWorld.judge.Rubric = edn.MustRead(`{:id :r :version 2}`) }, false},
-		"votes":                {plain(), func(v *variant) { v.judgeWorld.judge.Votes = 5 }, false},
-		"version":              {plain(), func(v *variant) { v.judgeWorld.caps[0] = grader("t/grader", `:cap/version "2.0.0"`) }, false},
-		"model":                {plain(), func(v *variant) { v.judgeWorld.caps[1] = fmt.Sprintf(chat, "m-2", "1.0.0") }, false},
-		"version of the model": {plain(), func(v *variant) { v.judgeWorld.caps[1] = fmt.Sprintf(chat, "m-1", "1.0.1") }, false},
-		"another model":        {plain(), func(v *variant) { v.judgeWorld.caps = v.judgeWorld.caps[:1] }, false},
-		"constraints":          {plain(), func(v *variant) { v.layer.Constraints = policy.FieldsOf(edn.MustRead(`{:language :pl}`), here) }, false},
-		"demands":              {plain(), func(v *variant) { v.layer.Should = policy.NamesOf(here, "schema-valid") }, false},
-		"edition of the judge": {plain(), func(v *variant) { v.set = edition("t/grader") }, false},
-		"edition of the model": {plain(), func(v *variant) { v.set = edition("t/chat") }, false},
-		"no prompt":            {llm, func(*variant) {}, true},
-		"prompt":               {llm, func(v *variant) { v.set = prompted("Judge better.") }, false},
+		"nothing":                 {plain(), func(*variant) {}, true},
+		"rubric":                  {plain(), func(v *variant) { v.judgeWorld.judge.Rubric = edn.MustRead(`{:id :r :version 2}`) }, false},
+		"votes":                   {plain(), func(v *variant) { v.judgeWorld.judge.Votes = 5 }, false},
+		"version":                 {plain(), func(v *variant) { v.judgeWorld.caps[0] = grader("t/grader", `:cap/version "2.0.0"`) }, false},
+		"model":                   {plain(), func(v *variant) { v.judgeWorld.caps[1] = fmt.Sprintf(chat, "m-2", "1.0.0") }, false},
+		"version of the model":    {plain(), func(v *variant) { v.judgeWorld.caps[1] = fmt.Sprintf(chat, "m-1", "1.0.1") }, false},
+		"another model":           {plain(), func(v *variant) { v.judgeWorld.caps = v.judgeWorld.caps[:1] }, false},
+		"own model":               {asking("m-1"), func(v *variant) { *v = asking("m-2") }, false},
+		"edition of an own model": {asking("m-1"), func(v *variant) { v.set = edition("t/own") }, false},
+		"constraints":             {plain(), func(v *variant) { v.layer.Constraints = policy.FieldsOf(edn.MustRead(`{:language :pl}`), here) }, false},
+		"demands":                 {plain(), func(v *variant) { v.layer.Should = policy.NamesOf(here, "schema-valid") }, false},
+		"edition of the judge":    {plain(), func(v *variant) { v.set = edition("t/grader") }, false},
+		"edition of the model":    {plain(), func(v *variant) { v.set = edition("t/chat") }, false},
+		"no prompt":               {llm, func(*variant) {}, true},
+		"prompt":                  {llm, func(v *variant) { v.set = prompted("Judge better.") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			grades := dispatch.NewGrades(8)

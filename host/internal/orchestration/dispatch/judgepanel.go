@@ -117,6 +117,8 @@ type judgePanel struct {
 	// fixed is the hash of what grades depend on besides capability, task and
 	// answer.
 	fixed string
+	// models are the capabilities that the judge may call, sorted.
+	models []string
 }
 
 // judgePanel returns the judge for calls under this policy; nil without one. A
@@ -140,6 +142,7 @@ func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 		gate:   quality.JudgeGate(judge.Name, quality.Should).Name,
 		must:   p.JudgeMust,
 		policy: d.CallPolicy(resolved, judge.Intent, judge.Capability),
+		models: d.modelCandidates(),
 	}
 	j.fixed = edn.Hash(edn.Vector(
 		edn.Text(judge.Name),
@@ -153,14 +156,16 @@ func (d *Dispatcher) judgePanel(p *CallPolicy) *judgePanel {
 	return j
 }
 
-// models returns the models that a judge may call; other models make it another
-// judge.
+// models returns the models that a judge may call, in their order; other models make it another
+// judge. The plugin of the judge decides which intent it calls, so all intents of models count.
 func (d *Dispatcher) models() edn.Value {
-	ids := d.Registry.Candidates(registry.IntentChat)
-	out := make([]edn.Value, 0, len(ids))
-	for _, id := range ids {
-		if c, ok := d.Registry.Capability(id); ok {
-			out = append(out, edn.Vector(edn.Text(c.ID), edn.Text(c.Version), edn.Text(c.Model)))
+	var out []edn.Value
+	for _, intent := range d.Registry.ModelIntents() {
+		out = append(out, edn.Text(intent))
+		for _, id := range d.Registry.Candidates(intent) {
+			if c, ok := d.Registry.Capability(id); ok {
+				out = append(out, edn.Vector(edn.Text(c.ID), edn.Text(c.Version), edn.Text(c.Model)))
+			}
 		}
 	}
 	return edn.Vector(out...)
@@ -191,7 +196,7 @@ func (j *judgePanel) key(d *Dispatcher, c *registry.Capability, task, answer edn
 		task: edn.Hash(task), answer: edn.Hash(answer),
 	}
 	if !c.Deterministic {
-		key.models = d.programs()
+		key.models = d.programs(j.models)
 	}
 	if j.policy.composes(c) {
 		key.prompt = j.policy.preparation(c).Hash()
@@ -201,9 +206,9 @@ func (j *judgePanel) key(d *Dispatcher, c *registry.Capability, task, answer edn
 
 // programs identifies the programs and configurations behind the models that a
 // judge may call: a new one may serve another model under the same name.
-func (d *Dispatcher) programs() string {
+func (d *Dispatcher) programs(models []string) string {
 	var b strings.Builder
-	for _, id := range d.Registry.Candidates(registry.IntentChat) {
+	for _, id := range models {
 		st := d.Executor.State(id)
 		b.WriteString(id)
 		b.WriteByte(' ')
@@ -213,6 +218,16 @@ func (d *Dispatcher) programs() string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// modelCandidates returns the candidates of the intents of models, sorted.
+func (d *Dispatcher) modelCandidates() []string {
+	var ids []string
+	for _, intent := range d.Registry.ModelIntents() {
+		ids = append(ids, d.Registry.Candidates(intent)...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // mayGrade reports whether a capability may grade answers of author: not its

@@ -78,7 +78,8 @@ func (p *CallPolicy) options() edn.Value {
 // checkPromptOverride rejects a system prompt that comes from a result
 // (PRM-002) or replaces that of the configuration without permission (PRM-003).
 func (n *node) checkPromptOverride() *contract.Error {
-	if n.w.Unmarked != nil && n.hasModelCandidate() {
+	leads := func(c *registry.Capability) bool { return prompt.LeadsToModel(n.w.Intent, c) }
+	if n.w.Unmarked != nil && n.hasCandidate(leads) {
 		return n.w.Unmarked
 	}
 	why := n.run.Overriding
@@ -86,7 +87,8 @@ func (n *node) checkPromptOverride() *contract.Error {
 		return nil
 	}
 	where, ok := prompt.Overrides(n.w.Intent, n.w.System, n.w.Input)
-	if !ok || where != ":system" && !n.hasModelCandidate() && !prompt.Converses(n.w.Intent) {
+	isModel := func(c *registry.Capability) bool { return c.Kind == registry.ModelKind }
+	if !ok || where != ":system" && !n.hasCandidate(isModel) && !prompt.Converses(n.w.Intent) {
 		return nil
 	}
 	if why == nil {
@@ -108,14 +110,12 @@ func (n *node) checkPromptOverride() *contract.Error {
 	return e
 }
 
-// hasModelCandidate reports whether a language model is among the candidates.
-func (n *node) hasModelCandidate() bool {
-	for _, id := range n.w.Policy.static.List {
-		if c, ok := n.d.Registry.Capability(id); ok && c.Kind == registry.ModelKind {
-			return true
-		}
-	}
-	return false
+// hasCandidate reports whether one of the candidates has a property.
+func (n *node) hasCandidate(has func(*registry.Capability) bool) bool {
+	return slices.ContainsFunc(n.w.Policy.static.List, func(id string) bool {
+		c, ok := n.d.Registry.Capability(id)
+		return ok && has(c)
+	})
 }
 
 // checkOutputKeys rejects an answer of a language model with keys that its role

@@ -109,8 +109,8 @@ type Work struct {
 
 	// Denied is the reason why the caller may not use the intent; nil: it may.
 	Denied *contract.Error
-	// Unmarked is the reason why no language model may read the input: an unmarked
-	// slot puts a result into the system prompt (PRM-002). Nil: any model may.
+	// Unmarked is the reason why the input may not lead to a language model: an
+	// unmarked slot puts a result into the system prompt (PRM-002). Nil: it may.
 	Unmarked *contract.Error
 
 	// Deadline of the node; zero means that only the run bounds it.

@@ -14,14 +14,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// agentKind is the capability kind of agents.
-const agentKind = "agent"
-
 // delegates reports whether a request is made by an agent and calls an agent.
 func delegates(parent dispatch.Call, request edn.Value, reg *registry.Registry) bool {
 	intent, _ := request.Key("task").Key("intent").AsKeyword()
 	by, known := reg.Capability(parent.CapID)
-	return intent == conversation.AgentIntent && known && by.Kind == agentKind
+	return intent == conversation.AgentIntent && known && by.Kind == registry.AgentKind
 }
 
 // delegate has an agent answer a request of another agent, in a new conversation that is spawned

@@ -167,7 +167,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		Model: m.wire(), Messages: q.Messages, Tools: q.Tools, Choice: q.Choice, Options: q.Options, Context: m.Context,
 		Whole: q.Whole || len(q.Tools) > 0 && !m.Preset.ToolsStream,
 	}
-	r.Without = slices.Concat(m.Traits.Refuses(q.Options.Effort), m.Learned.Refused())
+	r.Without, r.Rejected = m.Traits.Refuses(q.Options.Effort), m.Learned.Rejected()
 	switch {
 	case r.Options.MaxTokens == 0 && c.reserved > 0:
 		// All that is left is reserved. A model may refuse a limit above its own, which is
@@ -310,16 +310,28 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 		c.model.Learned.reads(known.Report.Window, c.provider.Client.Clock().Now())
 	}
 	if row == failure.RequestInvalid {
-		field, needed := dialect.Refused(known.Report.Param, known.Report.Message, c.fields)
+		said := known.Report.Message + " " + known.Report.Words
+		rejected, needed := dialect.Rejects(known.Report.Param, said, c.fields)
 		if needed {
 			row = failure.Unsayable
-		} else if field != "" && c.model.Learned.refuse(field) {
+		} else if rejected.Field != "" && c.model.Learned.reject(rejected) {
 			// The next attempt is another request, without the field.
 			return c.provider.Report.Error(failure.ProviderError, known,
-				"the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).
+				"the model does not take %s (status %d)", consequence(rejected), c.head.Status).
 				WithHint("send the request again").
-				WithDetail("options/refused", edn.K(field))
+				WithDetail("options/refused", edn.K(rejected.Field))
 		}
 	}
 	return c.provider.Report.Error(row, known, "%s (status %d)", row.Said(c.model.Name), c.head.Status)
+}
+
+// consequence describes a rejected field and what later requests have in place of it.
+func consequence(r chat.Rejected) string {
+	switch other := dialect.OtherLimit(r.Field); {
+	case other != "":
+		return r.Field + ", which is " + other + " from now on"
+	case r.Value != "":
+		return r.Field + " = " + r.Value + ", which is left out from now on"
+	}
+	return r.Field + ", which is left out from now on"
 }

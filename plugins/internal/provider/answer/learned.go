@@ -4,17 +4,23 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
+	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 )
 
 // maxHeadroom bounds the tokens that a request leaves for reasoning, unless the
 // configuration sets more.
 const maxHeadroom = 16 << 10
 
+// maxRejected bounds the rejected fields of a model, which may be values of callers.
+const maxRejected = 64
+
 // Learned holds facts about a model learned from its answers since the process
 // started. It is safe for concurrent use.
 type Learned struct {
 	mu       sync.Mutex
-	refused  []string
+	rejected []chat.Rejected // oldest first
 	headroom int64
 	window   int64
 	asked    time.Time // time of the last request for the window
@@ -38,21 +44,28 @@ func (l *Learned) reads(n int64, now time.Time) {
 	l.window, l.asked = n, now
 }
 
-// Refused returns the request fields that the server rejected.
-func (l *Learned) Refused() []string {
+// Rejected returns the request fields that the server rejected.
+func (l *Learned) Rejected() []chat.Rejected {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.refused)
+	return slices.Clone(l.rejected)
 }
 
-// refuse records a rejected field. It returns false if the field was already recorded.
-func (l *Learned) refuse(field string) bool {
+// reject records a field of a request that was rejected. It returns false if the next request would
+// have it too: it is the output limit, whose other name was rejected before and is then forgotten. A
+// field that is already recorded was rejected in a request that was sent before that.
+func (l *Learned) reject(r chat.Rejected) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.Contains(l.refused, field) {
+	other := chat.Rejected{Field: dialect.OtherLimit(r.Field)}
+	if i := slices.Index(l.rejected, other); i >= 0 {
+		l.rejected = slices.Delete(l.rejected, i, i+1)
 		return false
 	}
-	l.refused = append(l.refused, field)
+	if !slices.Contains(l.rejected, r) {
+		l.rejected = append(l.rejected, r)
+		l.rejected = l.rejected[max(0, len(l.rejected)-maxRejected):]
+	}
 	return true
 }
 

@@ -96,9 +96,15 @@ type Request struct {
 	Context int64
 	// Whole requests the answer in one piece instead of a stream.
 	Whole bool
-	// Without lists body fields that the server rejects.
-	Without []string
+	// Without lists body fields that the model is known to reject, Rejected those that its server
+	// rejected.
+	Without  []string
+	Rejected []Rejected
 }
+
+// Rejected is a body field that a server rejected. Value is the rejected value as JSON, empty if the
+// server takes no value of the field.
+type Rejected struct{ Field, Value string }
 
 // Images is the number of images in the messages.
 func (r *Request) Images() int {

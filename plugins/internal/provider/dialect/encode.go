@@ -74,6 +74,11 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 		}
 	}
 	dropped = append(dropped, without(body, slices.Concat(p.Refuses, r.Without))...)
+	for _, rejected := range r.Rejected {
+		if contains(body, rejected) {
+			dropped = append(dropped, without(body, []string{rejected.Field})...)
+		}
+	}
 	rename(body, p.Renames)
 	text, err := marshal(body)
 	if err != nil {

@@ -34,7 +34,7 @@ func OwnFields(p Preset, effort string) []string {
 		maps.Copy(own, body)
 	}
 	for name := range maps.Clone(own) {
-		if other := otherLimit(name); other != "" {
+		if other := OtherLimit(name); other != "" {
 			own[other] = nil
 		}
 	}

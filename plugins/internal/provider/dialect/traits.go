@@ -3,6 +3,9 @@ package dialect
 import (
 	"slices"
 	"strings"
+	"unicode"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
 // Traits are known properties of a model apart from its server.
@@ -232,8 +235,8 @@ func features() []string {
 	return []string{"tools", "tool_choice", "response_format", "format", "output_config"}
 }
 
-// otherLimit returns the other name of the output limit, "" if name is not a name of it.
-func otherLimit(name string) string {
+// OtherLimit returns the other name of the output limit, "" if name is not a name of it.
+func OtherLimit(name string) string {
 	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
 }
 
@@ -248,7 +251,7 @@ func without(body map[string]any, fields []string) []string {
 			continue
 		}
 		delete(body, name)
-		other := otherLimit(name)
+		other := OtherLimit(name)
 		switch {
 		case other != "":
 			body[other] = v
@@ -271,26 +274,76 @@ func rename(body map[string]any, names map[string]string) {
 	}
 }
 
-// Refused returns the request field that the server rejected, "" for none: the
-// parameter that it names, or the one quoted in its message. needed means that the
-// request cannot omit the field.
-func Refused(param, message string, body map[string]any) (field string, needed bool) {
+// Rejects returns the request field that the server does not support, the zero value for none: the
+// parameter that it names, or the one quoted in its message, which includes its codes. If the server
+// supports the field with other values, the result has the value too. A value outside the range of a
+// field is an error of the request and not a rejected field. needed means that the request cannot omit
+// the field.
+func Rejects(param, message string, body map[string]any) (rejected chat.Rejected, needed bool) {
 	message = strings.ToLower(message)
-	complaints := []string{
-		"support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both", "deprecated",
+	if !holds(message, "support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both",
+		"deprecated", "extra_forbidden") {
+		return chat.Rejected{}, false
 	}
-	complains := slices.ContainsFunc(complaints, func(word string) bool { return strings.Contains(message, word) })
-	rejects := func(name string) bool {
+	names := func(name string) bool {
 		_, set := body[name]
-		return set && (param == name || strings.HasPrefix(param, name+".") || param == "" && complains && quotes(message, name))
+		return set && (param == name || strings.HasPrefix(param, name+".") || param == "" && quotes(message, name))
 	}
-	if i := slices.IndexFunc(droppable(), rejects); i >= 0 {
-		return droppable()[i], false
+	if i := slices.IndexFunc(droppable(), names); i >= 0 {
+		field := droppable()[i]
+		value, err := marshal(body[field])
+		switch {
+		case err != nil || outOfRange(message):
+			return chat.Rejected{}, false
+		case !valued(message, string(value)):
+			return chat.Rejected{Field: field}, false
+		case OtherLimit(field) != "" || len(value) > maxValue:
+			return chat.Rejected{}, false
+		}
+		return chat.Rejected{Field: field, Value: string(value)}, false
 	}
-	if i := slices.IndexFunc(features(), rejects); i >= 0 && complains {
-		return features()[i], true
+	if i := slices.IndexFunc(features(), names); i >= 0 {
+		return chat.Rejected{Field: features()[i]}, true
 	}
-	return "", false
+	return chat.Rejected{}, false
+}
+
+// maxValue is the maximum length of a rejected value that is returned.
+const maxValue = 256
+
+// outOfRange reports whether a message is about the range of a value, as in "max_tokens is too large:
+// 50000. This model supports at most 16384" (OpenAI), "Input should be less than or equal to 1.5"
+// (Mistral) and "the supported range is from 0 to 2" (Google).
+func outOfRange(message string) bool {
+	return holds(message, "too large", "too small", "too high", "too low", "too long", "too many", "at most", "at least",
+		"less than", "less_than", "greater than", "greater_than", "more than", "maximum", "minimum", "_above_max", "_below_min",
+		"range", "between", "exceed", "negative", "<=", ">=")
+}
+
+// valued reports whether a message is about a value in JSON and not about all values of its field.
+func valued(message, value string) bool {
+	words := strings.FieldsFunc(message, func(r rune) bool {
+		return r != '_' && r != '-' && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	repeats := slices.ContainsFunc(words, func(word string) bool {
+		return strings.TrimRight(word, ".") == strings.Trim(strings.ToLower(value), `"`)
+	})
+	return (repeats || holds(message, "value")) && !holds(message, "only the default")
+}
+
+// holds reports whether a text contains one of the parts.
+func holds(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
+}
+
+// contains reports whether a body has a rejected field with the rejected value.
+func contains(body map[string]any, r chat.Rejected) bool {
+	v, set := body[r.Field]
+	if !set || r.Value == "" {
+		return set
+	}
+	value, err := marshal(v)
+	return err == nil && string(value) == r.Value
 }
 
 // quotes reports whether a message holds a name as a word of its own. Ollama writes

@@ -64,8 +64,8 @@ func (c Composer) astray(got edn.Value, want string) *contract.Error {
 type Choices struct {
 	Of      map[string]int
 	Reasons map[string]string
-	// Whole is the choice over all criteria, by their weights.
-	Whole int
+	// Margin is the sum of the choices over all criteria, by their weights.
+	Margin *big.Rat
 }
 
 // ReadChoices parses the answer of a model to Compare; swapped must be that of the question. The
@@ -100,7 +100,7 @@ func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 	for _, x := range c.Rubric.Criteria {
 		sum.Add(sum, new(big.Rat).Mul(x.Weight, big.NewRat(int64(all.Of[x.ID]), 1)))
 	}
-	all.Whole = sum.Sign()
+	all.Margin = sum
 	return all, nil
 }
 

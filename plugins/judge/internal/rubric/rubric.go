@@ -178,15 +178,23 @@ func (r Rubric) Rotated(sample int64) []Criterion {
 	return append(slices.Clone(r.Criteria[from:]), r.Criteria[:from]...)
 }
 
+// Weight returns the sum of the weights of the criteria.
+func (r Rubric) Weight() *big.Rat {
+	sum := new(big.Rat)
+	for _, c := range r.Criteria {
+		sum.Add(sum, c.Weight)
+	}
+	return sum
+}
+
 // Mean returns the weighted mean of the scores. The rubric must have a criterion, and scores must
 // contain each of them.
 func (r Rubric) Mean(scores map[string]*big.Rat) *big.Rat {
-	sum, weights := new(big.Rat), new(big.Rat)
+	sum := new(big.Rat)
 	for _, c := range r.Criteria {
 		sum.Add(sum, new(big.Rat).Mul(c.Weight, scores[c.ID]))
-		weights.Add(weights, c.Weight)
 	}
-	return sum.Quo(sum, weights)
+	return sum.Quo(sum, r.Weight())
 }
 
 // problems collects the mistakes in a rubric.

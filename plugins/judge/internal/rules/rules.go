@@ -61,11 +61,28 @@ type Verdict struct {
 
 // Judge applies the rules to x and returns the results by rule and their weighted mean.
 func (s Set) Judge(x Subject) Verdict {
+	return s.judge(func(r Rule) Outcome { return r.check(x) })
+}
+
+// Compare applies the rules to x and to other. The score of a rule is 1 if that of x is higher, 0 if
+// that of other is, and 1/2 if they are equal; its findings are those about x.
+func (s Set) Compare(x, other Subject) Verdict {
+	return s.judge(func(r Rule) Outcome {
+		o, than := r.check(x), r.check(other)
+		if o.Score == nil || than.Score == nil {
+			return Outcome{}
+		}
+		o.Score = big.NewRat(int64(o.Score.Cmp(than.Score))+1, 2)
+		return o
+	})
+}
+
+func (s Set) judge(outcome func(Rule) Outcome) Verdict {
 	v := Verdict{Outcomes: map[string]Outcome{}}
 	sum, weights, all := new(big.Rat), new(big.Rat), new(big.Rat)
 	for _, r := range s.Rules {
 		all.Add(all, r.Weight)
-		o := r.check(x)
+		o := outcome(r)
 		if len(o.Findings) > mostFindings {
 			o.Findings = append(o.Findings[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(o.Findings)-mostFindings))
 		}
