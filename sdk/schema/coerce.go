@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"context"
 	"math/big"
 	"strings"
 	"unicode/utf8"
@@ -16,9 +17,14 @@ import (
 // fits after coercion is used.
 //
 // It is meant only for JSON: a value written as EDN already has its kinds.
-func (s *Schema) CoerceJSON(v edn.Value) edn.Value {
-	m := meter{left: maxSteps}
-	return s.coerce(v, &m)
+func (s *Schema) CoerceJSON(v edn.Value) edn.Value { return s.CoerceJSONContext(nil, v) }
+
+// CoerceJSONContext is CoerceJSON for values that a peer made: when ctx ends,
+// the parts that were not reached stay unchanged. A nil ctx never ends.
+func (s *Schema) CoerceJSONContext(ctx context.Context, v edn.Value) edn.Value {
+	m := newMeter(ctx, v)
+	v, _ = s.coerce(v, &m)
+	return v
 }
 
 // coerces reports whether the schema itself, without its inner schemas, may
@@ -32,23 +38,25 @@ func (s *Schema) coerces() bool {
 	return len(s.images) > 0
 }
 
-func (s *Schema) coerce(v edn.Value, m *meter) edn.Value {
-	if m.left--; m.left < 0 || !s.rewrites {
-		return v
+// coerce returns the converted value and whether it differs from v.
+func (s *Schema) coerce(v edn.Value, m *meter) (out edn.Value, changed bool) {
+	if !m.spend(1) || !s.rewrites {
+		return v, false
 	}
 	switch s.kind {
 	case KindRef:
 		return s.target.coerce(v, m)
 	case KindMaybe:
 		if v.IsNil() {
-			return v
+			return v, false
 		}
 		return s.kids[0].coerce(v, m)
 	case KindAnd:
 		for _, kid := range s.kids {
-			v = kid.coerce(v, m)
+			c, differs := kid.coerce(v, m)
+			v, changed = c, changed || differs
 		}
-		return v
+		return v, changed
 	case KindOr:
 		return s.coerceAlternatives(v, m)
 	case KindMap:
@@ -58,132 +66,147 @@ func (s *Schema) coerce(v edn.Value, m *meter) edn.Value {
 	case KindVector, KindList, KindSequential, KindSet, KindTuple:
 		return s.coerceSequence(v, m)
 	case KindEnum:
-		return s.coerceEnum(v)
+		return s.coerceEnum(v, m)
 	case KindNot:
-		return v
+		return v, false
 	}
-	return s.coerceScalar(v)
+	out = s.coerceScalar(v)
+	return out, out.Kind() != v.Kind()
 }
 
 // coerceAlternatives uses the first branch that fits. If none does, the branch
 // that gets furthest coerces the value for the report.
-func (s *Schema) coerceAlternatives(v edn.Value, m *meter) edn.Value {
+func (s *Schema) coerceAlternatives(v edn.Value, m *meter) (best edn.Value, changed bool) {
 	best, bestPassed := v, -1
 	for _, kid := range s.kids {
-		c := kid.coerce(v, m)
+		c, differs := kid.coerce(v, m)
 		if kid.accepts(c, m) {
-			return c
+			return c, differs
 		}
 		branch := explainer{meter: m, secret: true}
 		if passed := branch.value(kid, c); passed > bestPassed {
-			best, bestPassed = c, passed
+			best, changed, bestPassed = c, differs, passed
 		}
 		if m.left < 0 {
-			return v
+			return v, false
 		}
 	}
-	return best
+	return best, changed
 }
 
-func (s *Schema) coerceMap(v edn.Value, m *meter) edn.Value {
-	if v.Kind() != edn.KindMap {
-		return v
+func (s *Schema) coerceMap(v edn.Value, m *meter) (out edn.Value, changed bool) {
+	if v.Kind() != edn.KindMap || !m.spend(len(s.entries)/8) {
+		return v, false
+	}
+	// Each change of an entry copies the map.
+	set := func(key, val edn.Value) {
+		if m.spend(v.Len() / 16) {
+			v, changed = v.Assoc(key, val), true
+		}
 	}
 	for i := range s.entries {
 		e := &s.entries[i]
 		if e.jsonDiff && !v.Has(e.Key) {
 			if val, ok := v.Get(e.jsonKey); ok {
-				v = v.Dissoc(e.jsonKey).Assoc(e.Key, val)
+				v = v.Dissoc(e.jsonKey)
+				set(e.Key, val)
 			}
 		}
 		if !e.Schema.rewrites {
 			continue
 		}
 		if val, ok := v.Get(e.Key); ok {
-			if c := e.Schema.coerce(val, m); !edn.Equal(c, val) {
-				v = v.Assoc(e.Key, c)
+			if c, differs := e.Schema.coerce(val, m); differs {
+				set(e.Key, c)
 			}
 		}
 	}
-	return v
+	return v, changed
 }
 
 // coerceMapOf coerces keys and values. If two names become the same key, the
 // map stays unchanged and the key schema rejects it.
-func (s *Schema) coerceMapOf(v edn.Value, m *meter) edn.Value {
+func (s *Schema) coerceMapOf(v edn.Value, m *meter) (out edn.Value, changed bool) {
 	if v.Kind() != edn.KindMap {
-		return v
+		return v, false
 	}
 	var b edn.MapBuilder
 	for key, val := range v.Entries() {
-		b.Set(s.kids[0].coerceKey(key, m), s.kids[1].coerce(val, m))
+		k, keyDiffers := s.kids[0].coerceKey(key, m)
+		c, differs := s.kids[1].coerce(val, m)
+		b.Set(k, c)
+		changed = changed || keyDiffers || differs
 	}
-	if out := b.Map(); out.Len() == v.Len() {
-		return out
+	if out = b.Map(); changed && out.Len() == v.Len() {
+		return out, true
 	}
-	return v
+	return v, false
 }
 
 // coerceKey converts the member name of a JSON object to the kind that the key
 // schema requires: the name itself, its text coerced like any string, or the
 // value whose canonical text it is.
-func (s *Schema) coerceKey(key edn.Value, m *meter) edn.Value {
+func (s *Schema) coerceKey(key edn.Value, m *meter) (out edn.Value, changed bool) {
 	if s.accepts(key, m) {
-		return key
+		return key, false
 	}
 	name := jsonName(key)
-	if c := s.coerce(edn.Text(name), m); s.accepts(c, m) {
-		return c
+	if !m.spend(len(name) / bytesPerUnit) {
+		return key, false
+	}
+	if c, _ := s.coerce(edn.Text(name), m); s.accepts(c, m) {
+		return c, true
 	}
 	if read, err := edn.ReadString(name); err == nil && s.accepts(read, m) {
-		return read
+		return read, true
 	}
-	return key
+	return key, false
 }
 
-func (s *Schema) coerceSequence(v edn.Value, m *meter) edn.Value {
+func (s *Schema) coerceSequence(v edn.Value, m *meter) (out edn.Value, changed bool) {
 	if k := v.Kind(); k != edn.KindVector && !s.rightCollection(k) {
-		return v
+		return v, false
 	}
-	changed := false
 	members := make([]edn.Value, 0, v.Len())
 	for member := range v.Elems() {
 		c := member
 		if kid := s.element(len(members)); kid != nil {
-			c = kid.coerce(member, m)
-			changed = changed || !edn.Equal(c, member)
+			var differs bool
+			c, differs = kid.coerce(member, m)
+			changed = changed || differs
 		}
 		members = append(members, c)
 	}
 	switch {
+	case !changed && s.rightCollection(v.Kind()):
+		return v, false
 	case s.kind == KindSet:
-		if set, err := edn.Set(members); err == nil {
-			return set
+		if !m.spend(len(members)) {
+			return v, false
 		}
-		return v
-	case s.kind == KindList:
-		return edn.List(members...)
-	case !changed:
-		return v
-	case v.Kind() == edn.KindList:
-		return edn.List(members...)
+		if set, err := edn.Set(members); err == nil {
+			return set, true
+		}
+		return v, false
+	case s.kind == KindList, v.Kind() == edn.KindList:
+		return edn.List(members...), true
 	}
-	return edn.Vector(members...)
+	return edn.Vector(members...), true
 }
 
-func (s *Schema) coerceEnum(v edn.Value) edn.Value {
-	if s.isMember(v) {
-		return v
+func (s *Schema) coerceEnum(v edn.Value, m *meter) (out edn.Value, changed bool) {
+	if !m.spend(s.memberSize/64+sizeOf(v, maxSteps)) || s.isMember(v) {
+		return v, false
 	}
 	if member, ok := s.images[edn.Hash(v)]; ok {
-		return member
+		return member, true
 	}
 	if text, ok := v.AsString(); ok && strings.HasPrefix(text, ":") {
 		if kw, err := edn.Keyword(text[1:]); err == nil && s.isMember(kw) {
-			return kw
+			return kw, true
 		}
 	}
-	return v
+	return v, false
 }
 
 func (s *Schema) coerceScalar(v edn.Value) edn.Value {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"math"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -219,7 +220,13 @@ func byName(entries []Entry) []sortedEntry {
 		if !ok {
 			return nil
 		}
-		sorted = append(sorted, sortedEntry{name: name, optional: entries[i].Optional, secret: entries[i].Props.Secret, schema: entries[i].Schema})
+		sorted = append(sorted, sortedEntry{
+			name:     name,
+			index:    i,
+			optional: entries[i].Optional,
+			secret:   entries[i].Props.Secret,
+			schema:   entries[i].Schema,
+		})
 	}
 	slices.SortFunc(sorted, func(a, b sortedEntry) int { return strings.Compare(a.name, b.name) })
 	return sorted
@@ -264,6 +271,7 @@ func (c *compiler) enumMembers(s *Schema, rest []edn.Value, first int) {
 		}
 		seen[member.String()] = true
 		s.members = append(s.members, member)
+		s.memberSize += sizeOf(member, math.MaxInt)
 		image, ok := jsonImage(member)
 		if ok && !edn.Equal(image, member) {
 			s.images[edn.Hash(image)] = member
@@ -290,11 +298,12 @@ func (c *compiler) regexp(s *Schema, rest []edn.Value, first int) {
 		c.addAt(first, "patterns are RE2: no look-around, no back references", "the pattern is not valid: %v", err)
 		return
 	}
-	if n := instructions(text); n > maxInstructions {
+	n := instructions(text)
+	if n > maxInstructions {
 		c.addAt(first, "use smaller repetitions", "the pattern needs %d instructions, more than %d", n, maxInstructions)
 		return
 	}
-	s.pattern, s.nonBlank = re, text == `\S`
+	s.pattern, s.instructions, s.nonBlank = re, n, text == `\S`
 }
 
 // instructions returns the size of the compiled pattern. A match may take that
@@ -394,40 +403,36 @@ func ring(s *Schema, state map[*Schema]int) bool {
 }
 
 // settle computes the flags that a schema inherits from the schemas that it
-// reaches. Inner nodes come after outer ones, so one backward pass suffices for
-// trees; rings through references need more.
+// reaches. Its time is linear in the number of schemas and inner schemas.
 func settle(nodes []*Schema) {
-	for changed := true; changed; {
-		changed = false
-		for i := len(nodes) - 1; i >= 0; i-- {
-			if nodes[i].inherit() {
-				changed = true
-			}
+	outer := make(map[*Schema][]*Schema, len(nodes))
+	var changed []*Schema
+	note := func(s *Schema, hides, rewrites bool) {
+		hides, rewrites = hides || s.hidesSecret, rewrites || s.rewrites
+		if hides != s.hidesSecret || rewrites != s.rewrites {
+			s.hidesSecret, s.rewrites = hides, rewrites
+			changed = append(changed, s)
 		}
 	}
-}
-
-func (s *Schema) inherit() (changed bool) {
-	hides, rewrites := s.hidesSecret || s.Props().Secret, s.rewrites || s.coerces()
-	note := func(kid *Schema) {
-		hides = hides || kid.hidesSecret
-		rewrites = rewrites || kid.rewrites
+	for _, s := range nodes {
+		note(s, s.Props().Secret, s.coerces())
+		for _, kid := range s.Children() {
+			outer[kid] = append(outer[kid], s)
+			note(s, kid.hidesSecret, kid.rewrites)
+		}
+		for i := range s.entries {
+			e := &s.entries[i]
+			outer[e.Schema] = append(outer[e.Schema], s)
+			note(s, e.Props.Secret || e.Schema.hidesSecret, e.jsonDiff || e.Schema.rewrites)
+		}
 	}
-	for _, kid := range s.kids {
-		note(kid)
+	for len(changed) > 0 {
+		s := changed[len(changed)-1]
+		changed = changed[:len(changed)-1]
+		for _, o := range outer[s] {
+			note(o, s.hidesSecret, s.rewrites)
+		}
 	}
-	for i := range s.entries {
-		e := &s.entries[i]
-		hides = hides || e.Props.Secret
-		rewrites = rewrites || e.jsonDiff
-		note(e.Schema)
-	}
-	if s.target != nil {
-		note(s.target)
-	}
-	changed = hides != s.hidesSecret || rewrites != s.rewrites
-	s.hidesSecret, s.rewrites = hides, rewrites
-	return changed
 }
 
 // maxExpected limits the bytes of a form that a finding shows as expected.

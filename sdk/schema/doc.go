@@ -11,7 +11,8 @@
 // plugins advertise schemas, the configuration language decodes plugin blocks,
 // and tools that use JSON Schema receive an export. A schema contains no code
 // and its patterns are RE2. Validation of a hostile pair (nested alternatives
-// over a deep value) ends after a fixed number of steps and rejects the value.
+// over a deep value) ends after a number of steps in proportion to the size of
+// the value and rejects it; the methods with a context end with the context too.
 //
 // # Main types
 //

@@ -9,17 +9,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxExplained limits the steps of one explanation. A step costs more than one
-// of a validation.
-const maxExplained = 1_000_000
-
-// explain lists the reasons why v does not fit s; checked reports whether the
-// validation finished within its steps.
-func explain(s *Schema, v edn.Value, checked bool) []Finding {
-	if !checked {
-		return []Finding{{Message: fmt.Sprintf("cannot be checked in %d steps", maxSteps)}}
+// explain lists the reasons why v does not fit s; checked is the meter of the
+// validation.
+func explain(s *Schema, v edn.Value, checked meter) []Finding {
+	if checked.left < 0 {
+		if checked.ctx != nil && checked.ctx.Err() != nil {
+			return []Finding{{Message: "was not checked to its end: " + checked.ctx.Err().Error()}}
+		}
+		return []Finding{{Message: fmt.Sprintf("cannot be checked in %d steps", checked.limit)}}
 	}
-	m := meter{left: maxExplained}
+	m := newMeter(checked.ctx, v)
 	e := explainer{meter: &m}
 	e.value(s, v)
 	list := finish(e.found, e.dropped)
@@ -45,11 +44,11 @@ func (e *explainer) add(s *Schema, expected, got edn.Value, message string) {
 }
 
 // put adds a finding that does not count as progress, for example for a missing
-// key.
-func (e *explainer) put(s *Schema, expected, got edn.Value, message string) {
-	if len(e.found) >= maxCollected {
+// key. It reports whether the finding is kept.
+func (e *explainer) put(s *Schema, expected, got edn.Value, message string) bool {
+	if len(e.found) >= maxCollected || !e.spend(explainCost/4) {
 		e.dropped++
-		return
+		return false
 	}
 	if e.secret || s.hidesSecret {
 		if !got.IsNil() {
@@ -59,6 +58,7 @@ func (e *explainer) put(s *Schema, expected, got edn.Value, message string) {
 		got = excerpt(got)
 	}
 	e.found = append(e.found, Finding{Path: slices.Clone(e.path), Expected: expected, Got: got, Message: message})
+	return true
 }
 
 // below runs f one step deeper.
@@ -71,7 +71,7 @@ func (e *explainer) below(key edn.Value, f func()) {
 // value explains v and returns the number of passed checks, which shows how far
 // an alternative got.
 func (e *explainer) value(s *Schema, v edn.Value) (passed int) {
-	if e.left--; e.left < 0 {
+	if !e.spend(explainCost) {
 		return 0
 	}
 	if e.secret && IsSecretHash(v) {
@@ -120,6 +120,9 @@ func (e *explainer) value(s *Schema, v edn.Value) (passed int) {
 // passed checks, then the one that failed deepest, then the one with the fewest
 // findings.
 func (e *explainer) alternatives(s *Schema, v edn.Value) int {
+	if !e.spend(len(s.kids) * (1 + len(s.kids[0].Deref().entries)) / 4) {
+		return 0
+	}
 	if key, ok := s.Discriminator(); ok {
 		if tag, ok := v.Get(key); ok {
 			return e.tagged(s, key, tag, v)
@@ -146,6 +149,7 @@ func (e *explainer) nearestOf(kids []*Schema, v edn.Value) int {
 	}
 	e.reach = max(e.reach, best.reach)
 	e.dropped += best.dropped
+	e.spend(len(best.found))
 	for _, f := range best.found {
 		f.others += len(kids) - 1
 		if len(e.found) >= maxCollected {
@@ -164,11 +168,11 @@ func (e *explainer) tagged(s *Schema, key, tag, v edn.Value) int {
 	var words []edn.Value
 	for _, kid := range s.kids {
 		entry, _ := kid.Deref().Entry(key)
-		if entry.Schema.Valid(tag) {
+		if entry.Schema.accepts(tag, e.meter) {
 			named = append(named, kid)
 		}
 		for _, word := range entry.Schema.Deref().Members() {
-			if !slices.ContainsFunc(words, func(w edn.Value) bool { return edn.Equal(w, word) }) {
+			if e.spend(1+len(words)/16) && !slices.ContainsFunc(words, func(w edn.Value) bool { return edn.Equal(w, word) }) {
 				words = append(words, word)
 			}
 		}
@@ -233,6 +237,9 @@ func (s *Schema) element(i int) *Schema {
 }
 
 func (e *explainer) mapEntries(s *Schema, v edn.Value) (passed int) {
+	if !e.spend(len(s.entries)) {
+		return 0
+	}
 	known := 0
 	meant := e.meant(s, v)
 	for i := range s.entries {
@@ -263,10 +270,11 @@ func (e *explainer) meant(s *Schema, v edn.Value) (all []string) {
 	if !s.closed || e.secret || v.Len() > maxTypoSearch {
 		return nil
 	}
+	names := s.keyNames()
 	for key := range v.Entries() {
 		if name, ok := key.AsKeyword(); ok {
 			if _, known := s.Entry(key); !known {
-				if near := Nearest(name, s.keyNames()); utf8.RuneCountInString(near) >= minTypo {
+				if near := e.nearest(name, names); utf8.RuneCountInString(near) >= minTypo {
 					all = append(all, near)
 				}
 			}
@@ -284,16 +292,26 @@ func (e *explainer) unknownKeys(s *Schema, v edn.Value) {
 		}
 		message := "unknown key"
 		if name, ok := key.AsKeyword(); ok && told < maxFindings && !e.secret {
-			if near := Nearest(name, names); near != "" {
+			if near := e.nearest(name, names); near != "" {
 				message += "; did you mean :" + near + "?"
 			}
 		}
 		told++
-		e.below(e.step(key, false), func() { e.put(s, edn.Nil(), val, message) })
-		if e.dropped == 0 && !e.secret {
-			e.found[len(e.found)-1].Keys = names
-		}
+		e.below(e.step(key, false), func() {
+			if e.put(s, edn.Nil(), val, message) && !e.secret {
+				e.found[len(e.found)-1].Keys = names
+			}
+		})
 	}
+}
+
+// nearest is Nearest, which compares the name with each known one.
+func (e *explainer) nearest(name string, known []string) string {
+	n := min(len(name), maxNameForDistance)
+	if !e.spend(len(known) * (1 + n*n/128)) {
+		return ""
+	}
+	return Nearest(name, known)
 }
 
 // step returns a key or member of the value as a path step: cut if it is long,
@@ -324,7 +342,7 @@ const minTypo = 4
 // typo returns a key of v that is similar to the missing one.
 func (e *explainer) typo(s *Schema, missing, v edn.Value) string {
 	want, ok := missing.AsKeyword()
-	if !ok || v.Len() > maxTypoSearch || e.secret {
+	if !ok || v.Len() > maxTypoSearch || e.secret || !e.spend(v.Len()) {
 		return ""
 	}
 	var strange []string
@@ -341,7 +359,7 @@ func (e *explainer) typo(s *Schema, missing, v edn.Value) string {
 	if utf8.RuneCountInString(want) < minTypo {
 		return "" // short names are all similar
 	}
-	if near := Nearest(want, strange); near != "" {
+	if near := e.nearest(want, strange); near != "" {
 		return "; is :" + near + " meant?"
 	}
 	return ""
@@ -382,7 +400,10 @@ func (e *explainer) duplicates(s *Schema, v edn.Value) string {
 	for i := range min(v.Len(), maxCollected) {
 		member, _ := v.Nth(i)
 		if len(s.kids) > 0 {
-			member = s.kids[0].CoerceJSON(member)
+			member, _ = s.kids[0].coerce(member, e.meter)
+		}
+		if !e.spend(sizeOf(member, maxSteps)) {
+			return ""
 		}
 		hash := edn.Hash(member)
 		if first, ok := seen[hash]; ok {

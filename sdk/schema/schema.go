@@ -3,6 +3,7 @@ package schema
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -75,14 +76,16 @@ type Schema struct {
 	minLen   int    // of strings and collections
 	maxLen   int    // -1: no limit
 
-	closed   bool
-	entries  []Entry       // map
-	sorted   []sortedEntry // the entries by name, if all keys are keywords
-	kids     []*Schema     // see Children
-	members  []edn.Value
-	images   map[string]edn.Value // enum: hash of the JSON view of a member -> member
-	pattern  *regexp.Regexp
-	nonBlank bool // the pattern is that of non-blank text, which needs no regexp
+	closed  bool
+	entries []Entry       // map
+	sorted  []sortedEntry // the entries by name, if all keys are keywords
+	kids    []*Schema     // see Children
+	members []edn.Value
+	images  map[string]edn.Value // enum: hash of the JSON view of a member -> member
+	pattern *regexp.Regexp
+	// instructions is the size of the pattern, memberSize that of all members.
+	instructions, memberSize int
+	nonBlank                 bool // the pattern is that of non-blank text, which needs no regexp
 
 	refName string
 	target  *Schema
@@ -109,6 +112,7 @@ type Entry struct {
 // sortedEntry is an entry in the iteration order of maps.
 type sortedEntry struct {
 	name     string
+	index    int // in the order of the form
 	optional bool
 	secret   bool
 	schema   *Schema
@@ -168,6 +172,15 @@ func (s *Schema) Entries() []Entry { return s.entries }
 
 // Entry returns one key of a :map schema.
 func (s *Schema) Entry(key edn.Value) (Entry, bool) {
+	if name, ok := key.AsKeyword(); ok && s.sorted != nil {
+		at, found := slices.BinarySearchFunc(s.sorted, name, func(e sortedEntry, name string) int {
+			return strings.Compare(e.name, name)
+		})
+		if !found {
+			return Entry{}, false
+		}
+		return s.entries[s.sorted[at].index], true
+	}
 	for i := range s.entries {
 		if edn.Equal(s.entries[i].Key, key) {
 			return s.entries[i], true

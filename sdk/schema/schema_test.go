@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -235,20 +236,115 @@ func TestRecursion(t *testing.T) {
 	assert.False(t, json.Valid(read(t, strings.Replace(deep, "[]", "[:a]", 1))))
 }
 
-// A schema that tries a deep value repeatedly ends and rejects it, also under
-// :not.
-func TestStepsAreBounded(t *testing.T) {
+// hostile are schemas that peers may publish, with values for which a check without limits
+// takes long: for each its size and its schema.
+func hostile(t *testing.T) map[string]struct {
+	schema *Schema
+	value  edn.Value
+} {
+	maps := `[:map [:a [:ref :maps]] [:b :int]] [:map [:a [:ref :maps]] [:c :int]] [:map [:a [:ref :maps]] [:d :int]]`
+	many := func(n int, form string) string { return "[:or " + strings.Repeat(form+" ", n) + "]" }
+	entries := func(format string) (text string) {
+		for i := range 700 {
+			text += fmt.Sprintf(format, i)
+		}
+		return text
+	}
 	r, err := NewRegistry(specsOf(t, map[string]string{
-		"x":     "[:or [:tuple [:ref :x] :int] [:tuple [:ref :x] :string] :nil]",
-		"not-x": "[:not [:ref :x]]",
+		"tuples":  "[:or [:tuple [:ref :tuples] :int] [:tuple [:ref :tuples] :string] :nil]",
+		"not":     "[:not [:ref :tuples]]",
+		"maps":    "[:or :int " + maps + "]",
+		"pattern": many(4, `[:re "(a|b|c){300}d"]`),
+		"length":  many(2000, "[:string {:min 300000 :max 300001}]"),
+		"blank":   many(2000, `[:re "\\S"]`),
+		"enum":    "[:vector " + many(3, "[:enum"+entries(" %d")+"]") + "]",
+		"wide":    "[:vector [:map" + entries(" [:k%d {:optional true} :int]") + "]]",
+		"typos":   "[:vector [:map {:closed true}" + entries(" [:some-long-key-with-number-%d {:optional true} :int]") + "]]",
+		"key":     many(2000, "[:map-of :int :int]"),
+		"choice":  many(90, "[:map [:x [:enum 1]] [:y [:enum 1]]]"),
 	}))
 	require.NoError(t, err)
-	v := read(t, strings.Repeat("[", 60)+"nil"+strings.Repeat(" :k]", 60))
-	x, _ := r.Lookup("x")
-	assert.Contains(t, x.Validate(v)[0].Message, "cannot be checked in")
-	assert.True(t, edn.Equal(v, x.CoerceJSON(v)))
-	notX, _ := r.Lookup("not-x")
-	assert.False(t, notX.Valid(v))
+	texts := map[string]string{
+		"tuples":  strings.Repeat("[", 60) + "nil" + strings.Repeat(" :k]", 60),
+		"maps":    strings.Repeat("{:a ", 100) + "nil" + strings.Repeat("}", 100),
+		"pattern": `"` + strings.Repeat("abc", 100_000) + `"`,
+		"length":  `"` + strings.Repeat("é", 290_000) + `"`,
+		"blank":   `"` + strings.Repeat(" ", 400_000) + `"`,
+		"enum":    "[" + strings.Repeat("a ", 20_000) + "]",
+		"wide":    "[" + strings.Repeat("{} ", 20_000) + "1]",
+		"typos":   "[" + strings.Repeat("{:some-long-key-with-numberr-1 1 :some-long-key-with-nummber-2 2} ", 300) + "]",
+		"key":     `{"` + strings.Repeat("1", 100_000) + `" 1}`,
+		"choice":  "{:x 1 :y 2}",
+	}
+	texts["not"] = texts["tuples"]
+	all := map[string]struct {
+		schema *Schema
+		value  edn.Value
+	}{}
+	for name, text := range texts {
+		s, _ := r.Lookup(name)
+		v, err := edn.ReadString(text)
+		require.NoError(t, err, name)
+		all[name] = struct {
+			schema *Schema
+			value  edn.Value
+		}{s, v}
+	}
+	return all
+}
+
+// looks is a context that ends when it is asked for the given number of times.
+type looks struct {
+	context.Context
+	left int
+}
+
+func (l *looks) Err() error {
+	if l.left--; l.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// WIRE-003: the work of a check is bounded in proportion to the size of the value, and a check
+// ends with its context, whatever schema and value a peer sends.
+func TestWorkIsBounded(t *testing.T) {
+	for name, pair := range hostile(t) {
+		t.Run(name, func(t *testing.T) {
+			if name != "choice" { // a few steps
+				soon := &looks{Context: t.Context(), left: 5}
+				assert.False(t, pair.schema.ValidContext(soon, pair.value))
+				assert.GreaterOrEqual(t, soon.left, -2, "the check ended when its context did")
+				soon = &looks{Context: t.Context(), left: 5}
+				assert.NotEmpty(t, pair.schema.ValidateContext(soon, pair.value))
+				assert.GreaterOrEqual(t, soon.left, -4, "the check ended when its context did")
+			}
+			soon := &looks{Context: t.Context(), left: 1}
+			pair.schema.CoerceJSONContext(soon, pair.value)
+			assert.GreaterOrEqual(t, soon.left, -2, "the coercion ended when its context did")
+		})
+	}
+}
+
+// A schema that tries a deep value repeatedly ends and rejects it, also under :not; a small
+// value takes few steps.
+func TestStepsAreBounded(t *testing.T) {
+	all := hostile(t)
+	tuples := all["tuples"]
+	assert.Contains(t, tuples.schema.Validate(tuples.value)[0].Message, "cannot be checked in")
+	assert.True(t, edn.Equal(tuples.value, tuples.schema.CoerceJSON(tuples.value)))
+	assert.False(t, all["not"].schema.Valid(tuples.value))
+	for _, name := range []string{"tuples", "maps"} {
+		pair := all[name]
+		most := (freeUnits + sizeOf(pair.value, maxSteps)) * stepsPerUnit
+		checked, explained := newMeter(nil, pair.value), newMeter(nil, pair.value)
+		pair.schema.accepts(pair.value, &checked)
+		(&explainer{meter: &explained}).value(pair.schema, pair.value)
+		assert.LessOrEqual(t, checked.limit, most, "%s", name)
+		assert.LessOrEqual(t, explained.limit, most, "%s", name)
+		assert.Negative(t, checked.left, "%s", name)
+		assert.Less(t, most, 200_000, "%s", name)
+	}
 }
 
 func specsOf(t testing.TB, texts map[string]string) map[string]edn.Value {

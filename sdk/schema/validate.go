@@ -1,40 +1,41 @@
 package schema
 
 import (
+	"context"
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxSteps limits the work of one validation. A step applies one schema to one
-// value; a message of a million nodes needs a few million steps. Only nested
-// alternatives that try the same deep value repeatedly need more.
-const maxSteps = 20_000_000
-
-// meter counts down the steps of one validation.
-type meter struct{ left int }
-
 // Valid reports whether v fits the schema. It does not allocate.
-func (s *Schema) Valid(v edn.Value) bool {
-	m := meter{left: maxSteps}
+func (s *Schema) Valid(v edn.Value) bool { return s.ValidContext(nil, v) }
+
+// ValidContext is Valid for values that a peer made: it ends when ctx does and
+// then returns false. A nil ctx never ends.
+func (s *Schema) ValidContext(ctx context.Context, v edn.Value) bool {
+	m := newMeter(ctx, v)
 	return s.accepts(v, &m) && m.left >= 0
 }
 
 // Validate returns the reasons why v does not fit: nil if it fits, otherwise at
 // most 100 findings ordered by path, followed by one with the number of the
 // others.
-func (s *Schema) Validate(v edn.Value) []Finding {
-	m := meter{left: maxSteps}
+func (s *Schema) Validate(v edn.Value) []Finding { return s.ValidateContext(nil, v) }
+
+// ValidateContext is Validate for values that a peer made: it ends when ctx
+// does and then returns at least one finding. A nil ctx never ends.
+func (s *Schema) ValidateContext(ctx context.Context, v edn.Value) []Finding {
+	m := newMeter(ctx, v)
 	if s.accepts(v, &m) && m.left >= 0 {
 		return nil
 	}
-	return explain(s, v, m.left >= 0)
+	return explain(s, v, m)
 }
 
 // accepts validates without explanation. When the meter is used up, the result
 // is meaningless, also under :not; the caller checks the meter.
 func (s *Schema) accepts(v edn.Value, m *meter) bool {
-	if m.left--; m.left < 0 {
+	if !m.spend(1) {
 		return false
 	}
 	if s.hidesSecret && v.Kind() == edn.KindTagged && s.Props().Secret && IsSecretHash(v) {
@@ -50,10 +51,10 @@ func (s *Schema) accepts(v edn.Value, m *meter) bool {
 	case KindInt, KindDouble, KindDecimal, KindNumber:
 		return s.acceptsNumber(v)
 	case KindString:
-		return s.acceptsString(v)
+		return s.acceptsString(v, m)
 	case KindRe:
 		text, ok := v.AsString()
-		return ok && s.matches(text)
+		return ok && s.matches(text, m)
 	case KindChar:
 		return v.Kind() == edn.KindChar
 	case KindKeyword:
@@ -65,7 +66,7 @@ func (s *Schema) accepts(v edn.Value, m *meter) bool {
 	case KindUUID:
 		return v.Kind() == edn.KindUUID
 	case KindEnum:
-		return s.isMember(v)
+		return m.spend(s.memberSize/64) && s.isMember(v)
 	case KindRef:
 		return s.target.accepts(v, m)
 	case KindMaybe:
@@ -108,7 +109,7 @@ func (s *Schema) rightNumber(k edn.Kind) bool {
 	return k == edn.KindInt || k == edn.KindFloat || k == edn.KindDecimal
 }
 
-func (s *Schema) acceptsString(v edn.Value) bool {
+func (s *Schema) acceptsString(v edn.Value, m *meter) bool {
 	text, ok := v.AsString()
 	if !ok {
 		return false
@@ -117,7 +118,7 @@ func (s *Schema) acceptsString(v edn.Value) bool {
 	if n := len(text); n >= utf8.UTFMax*s.minLen && (s.maxLen < 0 || n <= s.maxLen) {
 		return true
 	}
-	return s.fitsLength(utf8.RuneCountInString(text))
+	return m.spend(len(text)/1024) && s.fitsLength(utf8.RuneCountInString(text))
 }
 
 func (s *Schema) fitsLength(n int) bool {
@@ -126,11 +127,11 @@ func (s *Schema) fitsLength(n int) bool {
 
 // matches tests the pattern. Non-blank text, by far the most frequent pattern,
 // is tested without a regexp.
-func (s *Schema) matches(text string) bool {
+func (s *Schema) matches(text string, m *meter) bool {
 	if !s.nonBlank {
-		return s.pattern.MatchString(text)
+		return s.match(text, m)
 	}
-	for i := 0; i < len(text); i++ {
+	for i := 0; i < len(text) && (i%1024 < 1023 || m.spend(1)); i++ {
 		switch text[i] {
 		case ' ', '\t', '\n', '\f', '\r':
 		default:
@@ -209,6 +210,9 @@ func (e *Entry) accepts(v edn.Value, m *meter) bool {
 }
 
 func (s *Schema) acceptsMap(v edn.Value, m *meter) bool {
+	if !m.spend(len(s.entries) / 8) {
+		return false
+	}
 	if n := len(s.sorted); n > 4 && v.Len() <= 2*n {
 		return s.acceptsSorted(v, m)
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,8 +41,8 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 		return
 	}
 	input := n.Input.Source()
-	var f fitter
-	if n.Input.Constant() && s.Valid(input) || !n.Input.Constant() && f.mayFit(s, n.Input.root, 0) {
+	f := fitter{ctx: c.env.Ctx}
+	if n.Input.Constant() && s.ValidContext(c.env.Ctx, input) || !n.Input.Constant() && f.mayFit(s, n.Input.root, 0) {
 		return
 	}
 	reported := false
@@ -49,7 +50,7 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 	if n.Op == OpTool {
 		what = n.ToolID
 	}
-	for _, f := range s.Validate(input) {
+	for _, f := range s.ValidateContext(c.env.Ctx, input) {
 		if n.Input.fills(f.Path) {
 			continue
 		}
@@ -82,13 +83,22 @@ type fitter struct {
 	// slot reports whether slot i of the template may fit a schema. Nil: each slot may fit any
 	// schema.
 	slot func(i int, s *schema.Schema) bool
+	// ctx ends the checks of values; nil: they run to their end.
+	ctx context.Context
+	// steps counts the examined pairs of a schema and a part.
+	steps int
 }
+
+// maxFitSteps limits the pairs that a fitter examines: alternatives in alternatives multiply
+// them.
+const maxFitSteps = 20_000
 
 // mayFit reports whether a part of the template may fit a schema.
 func (f *fitter) mayFit(s *schema.Schema, t *part, depth int) bool {
 	s = s.Deref()
+	f.steps++
 	switch {
-	case depth > maxSchemaDepth:
+	case depth > maxSchemaDepth, f.steps > maxFitSteps, f.ctx != nil && f.ctx.Err() != nil:
 		return true
 	case t.kind == partSlot:
 		return f.slot == nil || f.slot(t.slot, s)
@@ -153,7 +163,7 @@ func (f *fitter) misfit(s *schema.Schema, t *part, depth int) *element {
 			}
 			return nil
 		}
-		if s == nil || !s.Valid(v) {
+		if s == nil || !s.ValidContext(f.ctx, v) {
 			return &element{step: step, schema: s, part: &part{value: v}}
 		}
 		return nil

@@ -55,7 +55,7 @@ func (c *checker) whole(pl *place, n *Node, in *wanted) {
 // its slots. With open, producers may return keys that their schemas do not
 // name.
 func (c *checker) fitter(pl *place, n *Node, in *schema.Schema, open bool) *fitter {
-	return &fitter{slot: func(i int, want *schema.Schema) bool {
+	return &fitter{ctx: c.env.Ctx, slot: func(i int, want *schema.Schema) bool {
 		return c.slotMayFit(pl, &n.Input.slots[i], in, want, open)
 	}}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -39,6 +40,9 @@ type Env struct {
 	// Routing returns the candidates that the routing configuration lists for an intent;
 	// nil means none.
 	Routing func(intent string) []string
+	// Ctx ends the checks of values against schemas, which then report a finding or nothing;
+	// nil: they run to their end.
+	Ctx context.Context
 
 	// bases caches the merged layers below the nodes of one intent.
 	bases map[string]*policy.Layer

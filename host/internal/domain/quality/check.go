@@ -2,6 +2,7 @@ package quality
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -55,6 +56,8 @@ const (
 
 // Subject is the input of a check.
 type Subject struct {
+	// Ctx ends the built-in checks; nil: they run to their end.
+	Ctx context.Context
 	// Result is the judged `:out`.
 	Result edn.Value
 	// Request holds :intent :input :context :constraints :done :budget :role.

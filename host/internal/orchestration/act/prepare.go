@@ -216,6 +216,7 @@ func (f *flight) planEnv() plan.Env {
 		Prompts:   s.config.Prompts,
 		Outer:     func(name string) bool { return f.bindings.Kind() == edn.KindMap && f.bindings.HasKey(name) },
 		Done:      f.done(),
+		Ctx:       f.ctx,
 	}
 }
 

@@ -113,7 +113,7 @@ func (a *attempt) beaten() {
 
 // read sets the result of an attempt from its answer: it checks the form, cleans text,
 // converts JSON to the types of the schema, and prepares the plan of a plan answer.
-func (a *attempt) read() {
+func (a *attempt) read(ctx context.Context) {
 	a.label = journal.OutcomeOK
 	rules := a.n.resultRules(a.capability)
 	rules.Recorded = a.past != nil
@@ -147,7 +147,7 @@ func (a *attempt) read() {
 				WithHint("remove \"plan\" from result_types of the intent, or use another capability")
 			break
 		}
-		a.walk, a.err = a.n.w.Around.Plan(PlanAnswer{
+		a.walk, a.err = a.n.w.Around.Plan(ctx, PlanAnswer{
 			Attempt:  a.number,
 			CapID:    a.capability.ID,
 			Plan:     result.Key("plan"),
@@ -158,7 +158,7 @@ func (a *attempt) read() {
 		if response, a.err = a.clean(response); a.err != nil {
 			a.outcome, a.kind = outcomeAfterAnswer(a.recovery), ""
 		} else if a.kind == "value" {
-			response = a.coerce(response, response.Key("result"))
+			response = a.coerce(ctx, response, response.Key("result"))
 			if a.err = a.n.w.Policy.checkOutputKeys(a.capability, response.Key("result").Key("out")); a.err != nil {
 				a.outcome = outcomeAfterAnswer(a.recovery)
 			}
@@ -172,14 +172,14 @@ func (a *attempt) read() {
 
 // coerce converts a JSON answer to the types of its schema if that makes it
 // valid.
-func (a *attempt) coerce(response, result edn.Value) edn.Value {
+func (a *attempt) coerce(ctx context.Context, response, result edn.Value) edn.Value {
 	sch := a.n.w.Policy.out
 	out := result.Key("out")
-	if sch == nil || sch.Valid(out) {
+	if sch == nil || sch.ValidContext(ctx, out) {
 		return response
 	}
-	better := sch.CoerceJSON(out)
-	if !sch.Valid(better) {
+	better := sch.CoerceJSONContext(ctx, out)
+	if !sch.ValidContext(ctx, better) {
 		return response
 	}
 	return response.AssocKey("result", result.AssocKey("out", better))

@@ -222,11 +222,11 @@ func (s *attempts) committed() int {
 func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 	switch {
 	case a.past != nil:
-		a.readPast()
+		a.readPast(ctx)
 	case a.failed != nil:
 		a.classifyLostCall(ctx)
 	default:
-		a.read()
+		a.read(ctx)
 	}
 	failure := s.conclude(ctx, a)
 	if a.past == nil && a.failed == nil && s.n.failed == nil {

@@ -37,7 +37,13 @@ func (j *judging) run(ctx context.Context, a *attempt, out edn.Value) (quality.V
 	if len(gates) == 0 && p.judgePanel == nil {
 		return quality.Decide(nil, p.scoreMin, nil), false
 	}
-	subject := quality.Subject{Result: out, Meta: a.meta, Schema: p.out, SchemaName: p.outName}
+	subject := quality.Subject{
+		Ctx:        ctx,
+		Result:     out,
+		Meta:       a.meta,
+		Schema:     p.out,
+		SchemaName: p.outName,
+	}
 	if len(gates) > 1 || len(gates) == 1 && gates[0].Name != quality.SchemaValid {
 		subject.Request = p.subject(w.Input)
 		subject.System = w.System

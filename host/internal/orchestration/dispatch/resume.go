@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"math"
 	"math/big"
 	"slices"
@@ -249,11 +250,11 @@ func (a *attempt) recalled() (Answer, error) {
 
 // readPast sets the result of an attempt from its recorded end, like read and
 // classifyLostCall for a call that was made.
-func (a *attempt) readPast() {
+func (a *attempt) readPast(ctx context.Context) {
 	end := a.past.Finished
 	a.ended = a.started.Add(end.Latency)
 	if end.Err == nil {
-		a.read()
+		a.read(ctx)
 	} else {
 		a.err, a.response = end.Err, end.Result.Value()
 		switch {

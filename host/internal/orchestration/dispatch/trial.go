@@ -56,7 +56,7 @@ func (s *attempts) shadow(a *attempt) {
 			number:     number,
 			answer:     answer,
 		}
-		twin.read()
+		twin.read(ctx)
 		switch {
 		case twin.walk != nil:
 			return false, false
@@ -98,6 +98,6 @@ func (f frozen) Env() edn.Value { return f.env }
 
 // Plan implements Surroundings: a plan is accepted, so that it is recognised,
 // but does not run.
-func (frozen) Plan(PlanAnswer) (func(context.Context) Child, *contract.Error) {
+func (frozen) Plan(context.Context, PlanAnswer) (func(context.Context) Child, *contract.Error) {
 	return func(context.Context) Child { return Child{} }, nil
 }

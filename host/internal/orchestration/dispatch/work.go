@@ -150,7 +150,7 @@ type Surroundings interface {
 	Env() edn.Value
 	// Plan accepts a plan answer and returns the function that runs it, or an
 	// error.
-	Plan(a PlanAnswer) (walk func(ctx context.Context) Child, err *contract.Error)
+	Plan(ctx context.Context, a PlanAnswer) (walk func(ctx context.Context) Child, err *contract.Error)
 }
 
 // PlanAnswer is a plan as returned by a capability.

@@ -18,7 +18,7 @@ import (
 func (s *scope) callNode(
 	ctx context.Context, i int, n *plan.Node, e *ended, begun func(),
 ) (attempts int, err *contract.Error) {
-	w, err := s.work(i, n, e)
+	w, err := s.work(ctx, i, n, e)
 	if err == nil {
 		w.Begun = begun
 		w.Past, w.Replay = s.past(e.path), s.run.task.Replay
@@ -137,7 +137,7 @@ type call struct {
 }
 
 // work fills the slots of a node, merges its policy and checks its input.
-func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.Error) {
+func (s *scope) work(ctx context.Context, i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.Error) {
 	c := &call{scope: s, index: i}
 	w := &c.Work
 	w.Op, w.Node, w.Path, w.Stack = n.Op.String(), n.ID, e.path, s.stack
@@ -172,7 +172,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 		w.SecretMissing = true // it was checked before
 		return w, nil
 	}
-	return w, checkInput(w, sch, name)
+	return w, checkInput(ctx, w, sch, name)
 }
 
 func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *contract.Error) {
@@ -232,11 +232,11 @@ func (s *scope) inSchema(w *dispatch.Work) (*schema.Schema, string) {
 	return sch, name
 }
 
-func checkInput(w *dispatch.Work, sch *schema.Schema, name string) *contract.Error {
-	if sch == nil || sch.Valid(w.Input) {
+func checkInput(ctx context.Context, w *dispatch.Work, sch *schema.Schema, name string) *contract.Error {
+	if sch == nil || sch.ValidContext(ctx, w.Input) {
 		return nil
 	}
-	found := sch.Validate(w.Input)
+	found := sch.ValidateContext(ctx, w.Input)
 	typ := "input/invalid"
 	if w.Op == "tool" {
 		typ = "effects/invalid-input"
@@ -256,7 +256,9 @@ func (c *call) Env() edn.Value {
 
 // Plan implements dispatch.Surroundings: it checks a plan answer under the
 // effects of the caller.
-func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child, *contract.Error) {
+func (c *call) Plan(
+	ctx context.Context, a dispatch.PlanAnswer,
+) (func(context.Context) dispatch.Child, *contract.Error) {
 	s, r := c.scope, c.scope.run
 	if r.task.Routing {
 		return routed(a), nil
@@ -287,6 +289,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		Grant:     r.call.Grant,
 		Prompts:   r.ev.Dispatcher.Prompts,
 		Outer:     c.names(a.Bindings),
+		Ctx:       ctx,
 	}
 	if begun {
 		env.Done = func(node []edn.Value) bool { return r.task.Replay || history.Done(slices.Concat(path, node)) }

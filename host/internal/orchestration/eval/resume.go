@@ -73,7 +73,7 @@ func (s *scope) dispatched(i int, e *ended, past *journal.Place) bool {
 	if past.Resolved != nil || past.Committed.FailureType == "" {
 		return true
 	}
-	_, err := s.work(i, s.node(i), e)
+	_, err := s.work(context.Background(), i, s.node(i), e)
 	return err == nil
 }
 
