@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -99,6 +101,7 @@ func (l *loader) store() {
 			Hint:     "move the data directory with ferment.data_dir",
 		})
 	}
+	l.ownFiles(s, name)
 	switch driver := s.Text("driver"); {
 	case driver == language.StoreSQLite:
 		st.File = filepath.Join(l.config.Host.DataDir, name)
@@ -116,4 +119,43 @@ func (l *loader) store() {
 		})
 	}
 	l.config.Store = st
+}
+
+// The names that the daemon itself uses: in data_dir, and in the directory of the database.
+var (
+	dataNames = []string{"FORMAT", "HOST", "LOCK", "backups", "calibration", "plugins", "run", "run/admin.token",
+		"secrets.key", "tmp", "work", pricelist.File}
+	databaseNames = []string{"JOURNAL", "blobs", "reserve"}
+)
+
+// ownFiles reports store.path and http.admin_socket where they name a file of the daemon itself in data_dir, or the
+// socket one of the database.
+func (l *loader) ownFiles(s *decode.Section, database string) {
+	if ownFile(database) {
+		l.ownFile(s, "path", "a path below data_dir that the daemon does not use, such as ferment.db")
+	}
+	socket, err := filepath.Rel(l.config.Host.DataDir, l.config.HTTP.AdminSocket)
+	rest, beside := strings.CutPrefix(strings.ToLower(socket), strings.ToLower(database))
+	if err == nil && (ownFile(socket) || beside && (rest == "" || rest[0] == '-' || rest[0] == '.')) {
+		l.ownFile(l.Root.Block("http"), "admin_socket", "a path that the daemon does not use for another file")
+	}
+}
+
+func (l *loader) ownFile(s *decode.Section, key, expected string) {
+	l.report.Add(diag.Diagnostic{
+		Type:     "config/range",
+		Message:  "the daemon keeps a file of its own at this path",
+		Range:    s.Attrs[key].At,
+		Path:     s.PathOf(key),
+		Expected: edn.Text(expected),
+		Found:    edn.Text(s.Text(key)),
+		Hint:     "choose another name, or remove the line for the default",
+	})
+}
+
+// ownFile reports whether a path below data_dir is that of a file or directory of the daemon. Letter case is
+// ignored, as some file systems ignore it.
+func ownFile(name string) bool {
+	is := func(of string) func(string) bool { return func(own string) bool { return strings.EqualFold(own, of) } }
+	return slices.ContainsFunc(dataNames, is(name)) || slices.ContainsFunc(databaseNames, is(filepath.Base(name)))
 }

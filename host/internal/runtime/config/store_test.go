@@ -85,8 +85,24 @@ store {
 		assert.Equal(t, []string{name}, configtest.Types(ds), text)
 		assert.NotContains(t, diag.NewReport(ds, 0, 1, 9).Text(false), "hidden")
 	}
-	for _, path := range []string{"/tmp/x.db", "../x.db", "", "."} {
+	// JRN-006: the reserve of the daemon, which it removes, cannot be the database; nor can another file of its own.
+	for _, path := range []string{"/tmp/x.db", "../x.db", "", ".",
+		"reserve", "./Reserve", "db/reserve", "JOURNAL", "db/blobs", "LOCK", "FORMAT", "HOST", "secrets.key", "run",
+		"plugins", "backups", "run/admin.token", "prices.edn"} {
 		_, ds := configtest.Load(t, "store {\n  path = \""+path+"\"\n}\n")
 		assert.Equal(t, []string{"config/range"}, configtest.Types(ds), path)
+	}
+}
+
+// JRN-006: the admin socket cannot take the path of a file that the daemon keeps in data_dir.
+func TestAdminSocketOutsideTheFilesOfTheDaemon(t *testing.T) {
+	for path, want := range map[string][]string{
+		"reserve": {"config/range"}, "LOCK": {"config/range"}, "db/runs.db": {"config/range"},
+		"db/runs.db-wal": {"config/range"}, "run/admin.token": {"config/range"},
+		"run/admin.sock": nil, "db/runs.dbx": nil, "a.sock": nil,
+	} {
+		_, ds := configtest.Load(t, "ferment {\n  data_dir = \"var\"\n}\nstore {\n  path = \"db/runs.db\"\n}\n"+
+			"http {\n  admin_socket = \"var/"+path+"\"\n}\n")
+		assert.ElementsMatch(t, want, configtest.Types(ds), path)
 	}
 }
