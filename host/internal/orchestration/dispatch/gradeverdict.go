@@ -34,7 +34,7 @@ func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
 		}
 	default:
 		if w, ok := j.n.d.Calibrations.(GradeObserver); ok && !v.memoized {
-			w.Graded(v.j.judge.Name, g.key, g.rounded)
+			w.Graded(v.j.judge.Name, g.by(), g.rounded)
 		}
 		// A cached grade may be from a call with another minimum.
 		least, _ := quality.ScoreOf(v.least)
@@ -119,10 +119,12 @@ func (v *voting) doubt(g *grade) string {
 		return "the calibration of the judge has expired"
 	case v.weight.CapID != "" && v.weight.CapID != g.capID:
 		return "it was calibrated with :" + v.weight.CapID
-	case !v.weight.Covers("", ""):
+	case !v.weight.Covers(calibration.Grader{}):
 		return "the judge was not calibrated"
 	case !v.weight.Agrees:
 		return "the judge agrees too little with labelled answers"
+	case v.weight.Unmeasured(g.by()) != "":
+		return "it was calibrated with another model than " + v.weight.Unmeasured(g.by())
 	}
 	return "it has changed since it was calibrated"
 }

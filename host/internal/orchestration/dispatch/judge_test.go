@@ -714,6 +714,44 @@ func TestBelieve(t *testing.T) {
 	assert.Equal(t, "t/grader", w.Dispatched()[len(w.Dispatched())-1])
 }
 
+// JDG-011: a grade of a model that the calibration did not measure refuses nothing by
+// itself, also from the cache and as one of several votes, and has no weight with
+// on_error = "ignore".
+func TestGradesOfAnotherModel(t *testing.T) {
+	vote := func(s, model string) dispatchtest.Step {
+		return out(`{:score ` + s + ` :judge {:model "` + model + `"}}`)
+	}
+	cal := calibrations{"grader": {Standing: calibration.Believed, Agrees: true, CapID: "t/grader", Models: []string{"m-7", "m-8"}}}
+	for name, row := range map[string]struct {
+		judge  registry.Judge
+		votes  []dispatchtest.Step
+		must   bool
+		counts bool
+	}{
+		"measured":         {registry.Judge{Votes: 1}, []dispatchtest.Step{vote("0.7", "m-8")}, true, true},
+		"both measured":    {registry.Judge{}, []dispatchtest.Step{vote("0.7", "m-7"), vote("0.7", "m-8")}, true, true},
+		"no model named":   {registry.Judge{Votes: 1}, []dispatchtest.Step{score("0.7")}, true, true},
+		"another":          {registry.Judge{Votes: 1}, []dispatchtest.Step{vote("0.7", "m-9")}, false, true},
+		"another at first": {registry.Judge{}, []dispatchtest.Step{vote("0.7", "m-9"), vote("0.7", "m-7")}, false, true},
+		"another, ignored": {registry.Judge{Votes: 1, IgnoreErrors: true}, []dispatchtest.Step{vote("0.7", "m-9")}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := judgeWorld{cal: cal, judge: row.judge}.world(t)
+			w.On("t/a", out(`{:text "x"}`)).On("t/grader", append(row.votes, row.votes...)...)
+			for range 2 { // the second grade is from the cache if one model gave all votes
+				r := serve(t, w, order{layer: by("must", "0.8M")})
+				v := r.verdicts(t)["judge/grader"]
+				require.NotNil(t, v)
+				assert.Equal(t, row.must, r.failure() == "eval/must-failed")
+				assert.Equal(t, row.must, v.Severity == "must")
+				assert.Equal(t, !row.counts, v.NotApplicable)
+				finding, _ := v.Findings.Value().Nth(0)
+				assert.Equal(t, !row.must, strings.Contains(finding.Key("message").String(), "another model than m-9"))
+			}
+		})
+	}
+}
+
 // JDG-011: Calibrations learns which model gave each grade, however it is
 // reported.
 func TestServedModels(t *testing.T) {
@@ -758,7 +796,9 @@ type gradeObserver struct {
 	grades []quality.Score
 }
 
-func (x *gradeObserver) Graded(_, _ string, s quality.Score) { x.grades = append(x.grades, s) }
+func (x *gradeObserver) Graded(_ string, _ calibration.Grader, s quality.Score) {
+	x.grades = append(x.grades, s)
+}
 
 // BRK-001, BRK-007: the breaker of a judge counts its failures, and verdicts of
 // a judge with an open or ramping breaker are not samples.

@@ -29,10 +29,10 @@ type ModelObserver interface {
 }
 
 // GradeObserver is an optional interface of Calibrations. Graded is called with each
-// grade of an answer and the key of the judge that gave it, but not with cached grades.
-// It must be safe for concurrent use and quick.
+// grade of an answer and what gave it, but not with cached grades. It must be safe for
+// concurrent use and quick.
 type GradeObserver interface {
-	Graded(judge, key string, score quality.Score)
+	Graded(judge string, by calibration.Grader, score quality.Score)
 }
 
 // grade is the grade of one answer.
@@ -44,9 +44,16 @@ type grade struct {
 	capID   string
 	version string
 	key     string    // identifies the judge
-	model   string    // that gave the votes, as named by its server; empty if not reported
-	mixed   bool      // several models gave votes
+	models  []string  // that gave the votes, each once, as named by the server; an empty one was not reported
 	says    edn.Value // criteria and violations, a map
+}
+
+// by returns what gave the grade; for nil, everything is unknown.
+func (g *grade) by() calibration.Grader {
+	if g == nil {
+		return calibration.Grader{}
+	}
+	return calibration.Grader{CapID: g.capID, Key: g.key, Models: g.models}
 }
 
 // close computes the grade from the votes so far.
@@ -90,7 +97,7 @@ func (g *Grades) recordModel(capID, model string) {
 func (g *Grades) stale(by grade) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.served[by.capID] != by.model
+	return !slices.Equal(by.models, []string{g.served[by.capID]})
 }
 
 // get returns the cached grade for the key unless it is stale.
@@ -261,14 +268,10 @@ func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, weight
 	return nil
 }
 
-// severity returns the severity of a grade below the minimum. by is nil if there
+// severity returns the severity of a grade below the minimum. g is nil if there
 // is no grade.
-func (j *judgePanel) severity(w calibration.Weight, by *grade) quality.Severity {
-	capID, key := "", ""
-	if by != nil {
-		capID, key = by.capID, by.key
-	}
-	if !j.must || !w.Rejects(capID, key) {
+func (j *judgePanel) severity(w calibration.Weight, g *grade) quality.Severity {
+	if !j.must || !w.Rejects(g.by()) {
 		return quality.Should
 	}
 	return quality.Must
@@ -277,8 +280,8 @@ func (j *judgePanel) severity(w calibration.Weight, by *grade) quality.Severity 
 // counts reports whether a grade counts at all. A grade that the calibration
 // does not cover counts in the score, unless errors of the judge are ignored
 // (JDG-005).
-func (j *judgePanel) counts(w calibration.Weight, by *grade) bool {
-	return !j.judge.IgnoreErrors || j.judge.Plain || w.Covers(by.capID, by.key)
+func (j *judgePanel) counts(w calibration.Weight, g *grade) bool {
+	return !j.judge.IgnoreErrors || j.judge.Plain || w.Covers(g.by())
 }
 
 // weight returns the weight of the grades of a judge.

@@ -181,7 +181,7 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 			grades.kept.Drop(key, grades.stale)
 			g, known := grades.kept.Do(ctx, key, func() (grade, bool) {
 				g, ok := v.collectVotes(ctx, c, subject)
-				return g, ok && !g.mixed
+				return g, ok && len(g.models) == 1
 			})
 			if g.ballot != nil {
 				v.memoized = known
@@ -228,12 +228,11 @@ func (v *voting) collectVotes(ctx context.Context, c *registry.Capability, subje
 	for sample := 0; sample < max(1, most) && !g.ballot.Settled(); sample++ {
 		v.call.request.setInput(v.question(subject, sample))
 		score, more, err := v.askWithRetry(ctx, c)
-		if err == nil {
-			g.mixed = g.mixed || sample > 0 && g.model != more.model
-			g.model = more.model
-		}
 		switch {
 		case err == nil:
+			if !slices.Contains(g.models, more.model) {
+				g.models = append(g.models, more.model)
+			}
 			g.ballot.Add(score)
 			if len(g.ballot.Scores()) == 1 || !g.ballot.Passes(score) && len(more.key) > 0 {
 				g.key, g.says = more.key, more.says

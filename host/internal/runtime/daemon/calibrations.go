@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -102,11 +103,12 @@ func (c *calibrationCache) Served(judge, capID, model string) {
 
 // Graded implements dispatch.GradeObserver: it counts the grades of the measured judge since its
 // record was read.
-func (c *calibrationCache) Graded(judge, key string, score quality.Score) {
+func (c *calibrationCache) Graded(judge string, by calibration.Grader, score quality.Score) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[judge]
-	if k.record == nil || key != k.record.Key {
+	if k.record == nil || by.Key != k.record.Key ||
+		slices.ContainsFunc(by.Models, func(model string) bool { return !k.record.Knows(model) }) {
 		return
 	}
 	k.graded++

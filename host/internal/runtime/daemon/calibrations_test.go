@@ -137,8 +137,8 @@ func TestJudgesDue(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// JDG-010: the answers that the measured judge graded are counted, with the share
-// of good ones corrected for its errors.
+// JDG-010: the answers that the measured judge graded with a measured model are
+// counted, with the share of good ones corrected for its errors.
 func TestShareOfGoodAnswers(t *testing.T) {
 	dir := t.TempDir()
 	reg, err := registry.New(registry.Spec{Judges: []registry.Judge{{Name: "grader", Recheck: time.Hour}}})
@@ -147,18 +147,19 @@ func TestShareOfGoodAnswers(t *testing.T) {
 	key := "b3:" + strings.Repeat("0", 64)
 	r := calibration.Record{
 		Judge: "grader", Capability: "judge/rules", Key: key, Anchors: key, Good: 40, Bad: 40, At: time.Now().UTC().Truncate(time.Second),
-		ScoreMin: 500, Kappa: 0.8, Sensitivity: 0.9, Specificity: 0.9,
+		ScoreMin: 500, Kappa: 0.8, Sensitivity: 0.9, Specificity: 0.9, Model: "m-1",
 	}
-	c.Graded("grader", key, 900)
+	c.Graded("grader", calibration.Grader{Key: key}, 900)
 	assert.True(t, c.share("grader").IsNil(), "its errors are not known")
 	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
 	c.Weight("grader")
 	for range 50 {
-		c.Graded("grader", key, 500)
-		c.Graded("grader", key, 499)
+		c.Graded("grader", calibration.Grader{Key: key, Models: []string{"m-1"}}, 500)
+		c.Graded("grader", calibration.Grader{Key: key, Models: []string{""}}, 499)
 	}
-	c.Graded("grader", "another judge", 900)
+	c.Graded("grader", calibration.Grader{Key: "another judge"}, 900)
+	c.Graded("grader", calibration.Grader{Key: key, Models: []string{"m-2"}}, 900)
 	v := c.share("grader")
 	assert.Equal(t, "100", v.Key("graded").String())
 	assert.Equal(t, "50", v.Key("passed").String())
@@ -182,6 +183,6 @@ func TestShareOfGoodAnswers(t *testing.T) {
 	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
 	c.Weight("grader")
-	c.Graded("grader", key, 900)
+	c.Graded("grader", calibration.Grader{Key: key}, 900)
 	assert.Equal(t, "{:graded 1 :passed 1}", c.share("grader").String(), "no better than chance")
 }

@@ -154,9 +154,15 @@ func (r Record) Anew(before *Record) Record {
 }
 
 // Knows reports whether a model was among those that answered during calibration. It is
-// true for any model if the record names none.
-func (r Record) Knows(model string) bool {
-	return r.Model == "" || model == r.Model || slices.Contains(r.Models, model)
+// true for an empty model, and for any model if the record names none.
+func (r Record) Knows(model string) bool { return measured(r.answered(), model) }
+
+// answered returns the models that answered during calibration; empty if unknown.
+func (r Record) answered() []string {
+	if r.Model == "" {
+		return nil
+	}
+	return append([]string{r.Model}, r.Models...)
 }
 
 // Last returns the time of the last calibration for that reason, zero if there

@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
@@ -17,6 +18,8 @@ type Weight struct {
 	// CapID is the calibrated capability. Key identifies everything else that
 	// determines grades besides task and answer. Empty means unknown.
 	CapID, Key string
+	// Models are the models that answered during the calibration. Empty means unknown.
+	Models []string
 	// Reason is the reason why a drifted or worthless judge is not called; empty for other
 	// standings.
 	Reason string
@@ -29,7 +32,7 @@ func (r *Record) Weight(j *registry.Judge, now time.Time) Weight {
 	if r == nil {
 		return w
 	}
-	w.Agrees, w.CapID, w.Key = r.Kappa >= j.MinKappa, r.Capability, r.Key
+	w.Agrees, w.CapID, w.Key, w.Models = r.Kappa >= j.MinKappa, r.Capability, r.Key, r.answered()
 	switch w.Standing {
 	case Drifted:
 		w.Reason = r.Decline()
@@ -54,22 +57,44 @@ func (w Weight) reason(s Standing) string {
 	return w.Reason
 }
 
-// Covers reports whether the calibration is valid for grades of a capability
-// with a key. An empty argument is unknown and matches every value.
-func (w Weight) Covers(capID, key string) bool {
+// Grader is what gave a grade. The zero value of a field, and an empty model, is unknown and
+// matches every calibration.
+type Grader struct {
+	CapID, Key string
+	// Models gave the votes, as their servers name them.
+	Models []string
+}
+
+// Covers reports whether the calibration is valid for a grade of g.
+func (w Weight) Covers(g Grader) bool {
 	switch w.Standing {
 	case "", Uncalibrated, Expired:
 		return false
 	}
-	return matches(w.CapID, capID) && matches(w.Key, key)
+	return matches(w.CapID, g.CapID) && matches(w.Key, g.Key) && w.Unmeasured(g) == ""
 }
 
-// Rejects reports whether a grade of a capability with a key can reject an answer
-// by itself. If not, it only counts in the score.
-func (w Weight) Rejects(capID, key string) bool {
-	return w.Standing != Worthless && w.Agrees && w.Covers(capID, key)
+// Unmeasured returns a model of g that did not answer during the calibration; empty if there is none.
+func (w Weight) Unmeasured(g Grader) string {
+	for _, model := range g.Models {
+		if !measured(w.Models, model) {
+			return model
+		}
+	}
+	return ""
+}
+
+// Rejects reports whether a grade of g can reject an answer by itself. If not, it only counts in
+// the score.
+func (w Weight) Rejects(g Grader) bool {
+	return w.Standing != Worthless && w.Agrees && w.Covers(g)
 }
 
 func matches(calibrated, given string) bool {
 	return calibrated == "" || given == "" || calibrated == given
+}
+
+// measured reports whether a model is among those that answered. It is true if either is unknown.
+func measured(answered []string, model string) bool {
+	return len(answered) == 0 || model == "" || slices.Contains(answered, model)
 }

@@ -83,7 +83,7 @@ func TestWeight(t *testing.T) {
 }
 
 // JDG-005, JDG-011: only a valid calibration that agrees well enough lets a judge
-// reject an answer, a drifted judge is not called, and one whose agreement is
+// reject an answer, and only with the models that were measured; a drifted judge is not called, and one whose agreement is
 // within chance neither.
 func TestWeightOfARecord(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -92,6 +92,7 @@ func TestWeightOfARecord(t *testing.T) {
 		return &calibration.Record{
 			Capability: "judge/rules", Key: "k", At: at, Good: 20, Bad: 20, Kappa: kappa,
 			Baseline: calibration.Measured{Value: baseline, Of: 40},
+			Model:    "m-1", Models: []string{"m-1", "m-2"},
 		}
 	}
 	other := *judge
@@ -118,14 +119,21 @@ func TestWeightOfARecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := row.record.Weight(row.judge, at.Add(row.after))
 			assert.Equal(t, row.standing, w.Standing)
-			assert.Equal(t, row.rejects, w.Rejects("judge/rules", "k"))
-			assert.Equal(t, row.covers, w.Covers("judge/rules", "k"))
-			assert.Equal(t, row.covers, w.Covers("", ""))
+			grader := calibration.Grader{CapID: "judge/rules", Key: "k"}
+			for _, models := range [][]string{nil, {""}, {"m-1"}, {"m-1", "", "m-2"}} {
+				grader.Models = models
+				assert.Equal(t, row.rejects, w.Rejects(grader))
+				assert.Equal(t, row.covers, w.Covers(grader))
+			}
+			grader.Models = []string{"m-1", "m-3"}
+			assert.False(t, w.Covers(grader) || w.Rejects(grader))
+			assert.Equal(t, row.record != nil, w.Unmeasured(grader) == "m-3")
+			assert.Equal(t, row.covers, w.Covers(calibration.Grader{}))
 			assert.Equal(t, row.drift, w.Drift())
 			assert.Equal(t, row.worthless, w.Worthless() != "")
-			assert.False(t, w.Covers("judge/other", "k"))
-			assert.False(t, w.Rejects("judge/rules", "k2"))
+			assert.False(t, w.Covers(calibration.Grader{CapID: "judge/other", Key: "k"}))
+			assert.False(t, w.Rejects(calibration.Grader{CapID: "judge/rules", Key: "k2"}))
 		})
 	}
-	assert.False(t, calibration.Weight{}.Covers("", ""))
+	assert.False(t, calibration.Weight{}.Covers(calibration.Grader{}))
 }
