@@ -12,8 +12,10 @@ const (
 	MaxHeaders = 64 << 10
 	// MaxDescription is the largest answer of Describe and Configure.
 	MaxDescription = 4 << 20
-	// MaxHealth is the largest health event.
-	MaxHealth = 1 << 20
+	// MaxHealth is the largest health event. MaxHealthBurst events are used at
+	// once, then one per second.
+	MaxHealth      = 1 << 20
+	MaxHealthBurst = 10
 	// maxEvents is the maximum number of events of one call.
 	maxEvents = 1 << 18
 	// maxBlobs is the maximum number of blobs of one call that no payload has
@@ -79,6 +81,7 @@ func Bounds() []Bound {
 		{"notice", "bytes of an answer of `EndRun`, `Drain` and `Shutdown`", MaxNotice, "it counts as no answer"},
 		{"description", "bytes of an answer of `Describe` and `Configure`", MaxDescription, "the start fails with `:runtime/protocol`"},
 		{"health", "bytes of a `HealthEvent`", MaxHealth, "it counts as no answer to a probe"},
+		{"health-rate", "events of a stream of `Health` at once, then one per second", MaxHealthBurst, "only the newest event is used; the log has the number of the others"},
 		{"events", "events of a call", maxEvents, call},
 		{"blob-name", "bytes of the name of a blob", blobName, call},
 		{"blobs", "blobs of a call that wait for their payload", maxBlobs, call},

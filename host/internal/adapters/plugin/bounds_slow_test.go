@@ -36,8 +36,9 @@ func TestBounds(t *testing.T) {
 	b := prepare(t, nil)
 	host := &many{}
 	b.AnswerCalls(host)
+	began := time.Now()
 	b.begin(as("greedy", "greedy"), as("muxed", "greedy", "mux"), as("broker", "greedy", "broker"), as("described", "greedy", "description"),
-		as("printer", "greedy", "printed"), littering("socket-files"), littering("socket-bytes"), as("good", "good"))
+		as("printer", "greedy", "printed"), littering("socket-files"), littering("socket-bytes"), as("flapping", "greedy", "health-rate"), as("good", "good"))
 	ready := func(names ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -75,6 +76,7 @@ func TestBounds(t *testing.T) {
 		"description":  quarantined("described"),
 		"socket-files": quarantined("socket-files"),
 		"socket-bytes": quarantined("socket-bytes"),
+		"health-rate":  func(t *testing.T, _ string) { b.flap(t, "flapping", began) },
 		"printed": func(t *testing.T, name string) {
 			_, err := b.take(t, "printer", name)
 			require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // takeLimit bounds an attack on a busy machine.
@@ -68,6 +69,41 @@ func TestDeadlineUnderAttack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(t, b.Supervisor.Close(ctx))
+}
+
+// WIRE-002, SUP-003: a plugin whose health changes as fast as it can write causes few changes of
+// state, each of which is logged and recorded, and keeps serving.
+func TestFlappingHealth(t *testing.T) {
+	began := time.Now()
+	s := as("greedy", "health-rate")
+	b := run(t, s)
+	b.flap(t, s.Name, began)
+	b.mustAsk(`{:text "a"}`)
+}
+
+// flap waits until a plugin with the argument health-rate has sent 1,000 events, and checks the
+// number of its changes of state since it began.
+func (b *bench) flap(t *testing.T, plugin string, began time.Time) {
+	t.Helper()
+	changes := waitIn(t, b.journal, "1,000 health events", func() (n int, ok bool) {
+		for _, tr := range b.transitions {
+			if tr.Plugin != plugin {
+				continue
+			}
+			n++
+			if tr.Err != nil {
+				_, reason, _ := strings.Cut(tr.Err.Message, "event ")
+				var sent int
+				_, _ = fmt.Sscan(reason, &sent)
+				ok = ok || sent >= 1_000
+			}
+		}
+		return n, ok
+	})
+	const start = 4 // changes of a start, and one caused by a probe
+	assert.LessOrEqual(t, changes, start+wire.MaxHealthBurst+2*int(time.Since(began)/time.Second+1))
+	l := b.line(t, "events were dropped")
+	assert.Equal(t, plugin, l.Plugin)
 }
 
 // talker answers calls of plugins with pieces until they are no longer

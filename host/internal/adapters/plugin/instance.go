@@ -402,10 +402,17 @@ func (i *instance) watch(s *service) {
 	defer context.AfterFunc(broken, func() {
 		i.post(evBroken{incarnation: s.incarnation, err: contract.AsError(context.Cause(broken))})
 	})()
+	pace := &healthPace{clock: i.unit.host.clock, take: func(h wire.Health, dropped int) {
+		if dropped > 0 {
+			i.unit.note(s.process, "warn", fmt.Sprintf("the health changes faster than it is read: %d events were dropped", dropped))
+		}
+		i.post(evHealth{incarnation: s.incarnation, health: h})
+	}}
+	defer pace.close()
 	for s.life.Err() == nil {
 		err := s.wire.Watch(s.life, func(h wire.Health) error {
 			s.alive()
-			i.post(evHealth{incarnation: s.incarnation, health: h})
+			pace.add(h)
 			return nil
 		})
 		if s.life.Err() != nil || err != nil && waitFor(s.life.Done(), lostWait) {
