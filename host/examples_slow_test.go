@@ -146,7 +146,7 @@ func TestExampleModelsWithAServer(t *testing.T) {
 	for _, want := range []struct{ name, answer, report string }{
 		{"solve.edn", "It takes 17 boxes.\n", "compatible/any"},
 		{"summary.edn", extracted, "compatible/any: eval/must-failed"}, // the source has no 17
-		{"grade.edn", "{:criteria {:right 1M :why 0.9M} :score 0.975M}\n", "judge/rubric"},
+		{"grade.edn", "{:criteria {:right 1M :short 1M :why 0.9M} :score 0.98M}\n", "judge/rubric"},
 	} {
 		out, problems, code := inModels(t, env, "run", want.name, "--report")
 		assert.Zero(t, code, problems)

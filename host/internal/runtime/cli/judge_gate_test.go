@@ -54,6 +54,39 @@ rubric "answer" {
 	return w
 }
 
+// JDG-001: the judge of a gate calls the intent that its plugin is configured with.
+func TestJudgeGateAsksTheConfiguredIntent(t *testing.T) {
+	t.Parallel()
+	model := func(id, intent, verdict string) string {
+		return script(id, intent, `:kind :llm :in-schema :req/any :out-schema :res/any`, verdict)
+	}
+	w := newWorld(t, "mine.edn", script(":t/full", ":text/respond", ":in-schema :req/text :out-schema :res/text", `{:value {:text "Red."}}`),
+		"chat.edn", model(":llm/chat", ":model/chat", verdictOf("0.1")), "ask.edn", model(":llm/ask", ":judge/ask", verdictOf("0.9")),
+		"ferment.hcl", testProfile+scripted("mine")+scripted("chat")+scripted("ask")+
+			shipped("judge", "judge", `config { intent = "judge/ask" }`)+`
+intent "text/respond" {
+  in  = "req/text"
+  out = "res/text"
+
+  judge { use = "clear" }
+}
+
+judge "clear" {
+  capability = "judge/rubric"
+  rubric     = "clear"
+}
+
+rubric "clear" {
+  criterion "clear" { ask = "Is it clear?" }
+}
+`)
+	got := w.run("act", "text/respond", `{:text "Name a colour."}`, "--edn")
+	require.Zero(t, got.code, got.stdout+got.stderr)
+	response := got.value(t)
+	assert.Contains(t, capsIn(response), ":llm/ask", "%s", response)
+	assert.NotContains(t, capsIn(response), ":llm/chat", "%s", response)
+}
+
 // GATE-008, JDG-005, JDG-011: a judge rejects an answer with a readable
 // reason, and the next candidate serves; validate and explain show the
 // calibration of the judge and its place.

@@ -86,7 +86,7 @@ intent "model/chat" {
 	require.Equal(t, 0, got.code, got.stdout+got.stderr)
 	response := got.value(t)
 	out := response.Key("result").Key("out")
-	assert.Equal(t, "0.4M", out.Key("score").String(), "%s", response)
+	assert.Equal(t, "0.7M", out.Key("score").String(), "the criterion and the rule: %s", response)
 	assert.Equal(t, `[{:criterion :clear :message "t=0"}]`, out.Key("findings").String())
 	assert.Equal(t, `"alpha"`, out.Key("judge").Key("family").String())
 	assert.Equal(t, `"alpha-2"`, out.Key("judge").Key("model").String())

@@ -316,8 +316,8 @@ const maxValue = 256
 // (Mistral) and "the supported range is from 0 to 2" (Google).
 func outOfRange(message string) bool {
 	return holds(message, "too large", "too small", "too high", "too low", "too long", "too many", "at most", "at least",
-		"less than", "less_than", "greater than", "greater_than", "more than", "maximum", "minimum", "_above_max", "_below_min",
-		"range", "between", "exceed", "negative", "<=", ">=")
+		"less than", "less_than", "greater than", "greater_than", "more than", "maximum", "minimum",
+		"_above_max", "_below_min", "range", "between", "exceed", "negative", "<=", ">=")
 }
 
 // valued reports whether a message is about a value in JSON and not about all values of its field.
