@@ -96,6 +96,7 @@ func KeyHash(principal, key string) string {
 // the act is not accepted and its caller gets that run. A run that failed with a
 // retryable error is continued (RUN-022).
 func attach(f *flight) *contract.Error {
+	f.print = f.essence(f.act.Request)
 	key := keyOf(f)
 	if key == "" || f.act.Fill != nil {
 		return nil
@@ -109,7 +110,7 @@ func attach(f *flight) *contract.Error {
 		return contract.Errorf("db/not-configured", "this host keeps no idempotency keys: its runs are in memory").
 			WithHint("send the request without the key, or set store.driver = \"sqlite\"")
 	}
-	fingerprint := f.essence(f.act.Request).Hash()
+	fingerprint := f.print.Hash()
 	for {
 		mine, other := c.Keys.hold(key, fingerprint)
 		if other == nil {

@@ -473,7 +473,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Operation:     "act/run",
 		Intent:        r.Intent,
 		Request:       journal.RefTo(a.Request),
-		Fingerprint:   f.essence(a.Request),
+		Fingerprint:   f.print,
 		ResponseType:  r.ResponseType,
 		Class:         f.class,
 		Priority:      r.Priority,
@@ -488,7 +488,6 @@ func (f *flight) accepted() *journal.RunAccepted {
 	}
 	rec.Key = f.key
 	if f.session.ID != "" {
-		rec.Fingerprint = f.essence(f.given) // the session may change between two requests
 		rec.SessionID, rec.SessionVersion = f.session.ID, int(f.session.Version)
 		rec.SessionOwner, rec.SessionCreated = f.session.Owner, f.session.Created
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -293,5 +294,72 @@ func TestSecretsOfSlots(t *testing.T) {
 			}
 			assertSilent(t, records)
 		})
+	}
+}
+
+// JRN-022, JRN-046: after a restart, a request of a plugin whose recorded answer has a secret fails with
+// run/secret-missing: the plugin never gets the hash.
+func TestLostSecretsOfHostCalls(t *testing.T) {
+	var told []edn.Value
+	var failed *contract.Error
+	build := func(kept *journal.Memory) *act.Service {
+		w := sourcesWorld(t)
+		var s *act.Service
+		w.Func("a/puts", func(ctx context.Context, c dispatch.Call) dispatchtest.Step {
+			ask := `{:proto 1 :trace {:id "r"} :task {:intent :ask/pin :dispatch {:candidates [:a/pins]}} :input {}}`
+			response, err, _ := s.Within(ctx, act.HostCall{N: 1, Parent: c, Act: act.Act{
+				Request: edn.MustRead(ask), Roles: []string{policy.RoleAdmin}, Principal: "p", PrincipalType: "plugin", Stack: []string{c.CapID},
+			}})
+			if failed = err; err != nil {
+				return dispatchtest.Step{Err: err}
+			}
+			told = append(told, response)
+			return value(`{:pin "other"}`)
+		})
+		w.On("a/pins", value(`{:pin "`+secretAnswer+`"}`))
+		s = service(t, w, suspending, func(c *act.Config) { c.Journal = kept })
+		return s
+	}
+	_, err, records := do(t, build(journal.NewMemory()),
+		`{:proto 1 :trace {:id "r"} :input {} :task {:intent :ask/pin :dispatch {:candidates [:a/puts]}} `+writes+`}`)
+	require.Nil(t, err, "%v", err)
+	assertSilent(t, records)
+	for n, rec := range records {
+		if rec.Body.Kind() != journal.KindNodeCommitted || rec.Path.String() != `[0 "h1" 0]` {
+			continue
+		}
+		past, kept := decoded(t, records[:n+1]), journal.NewMemory()
+		kept.Load(past[0].Run, past)
+		told, failed = nil, nil
+		run, refused := build(kept).Resume(t.Context(), past[0].Run, past, crashed)
+		require.Nil(t, refused, "%v", refused)
+		_, _ = run.Wait()
+		assert.Empty(t, told)
+		require.NotNil(t, failed)
+		assert.Equal(t, "run/secret-missing", failed.Type)
+		return
+	}
+	t.Fatal("the request of the plugin was not committed")
+}
+
+// JRN-022, RUN-021: the fingerprint of a keyed request in a session is that of what its caller sent,
+// also if the caller repeats a secret that the session fills in: the same request has the same run.
+func TestKeyedSecretsOfSessions(t *testing.T) {
+	rules := session.Permissive()
+	rules.Bindings = []session.Binding{{Var: "session/api-token", Target: []string{"input", "token"}, Coerce: "identity"}}
+	x := newTalkIn(t, sourcesWorld(t), rules)
+	x.put(`{:session/api-token "` + secretText + `"}`)
+	kept := newKeeper()
+	x.Service = service(t, x.world, func(c *act.Config) { c.Sessions, c.Journal, c.Keys = x.sessions, kept, &act.Keys{} })
+	const text = `{:proto 1 :trace {:id "t"} :session/id "s" :idempotency/key "k" :task {:intent :text/respond :dispatch {:candidates [:a/one]}}
+	  :input {:prompt "use ` + secretText + ` now"}}`
+	for range 2 {
+		_, _, err := x.ask(text)
+		require.Nil(t, err, "%v", err)
+	}
+	assert.Len(t, x.world.Calls(), 1)
+	require.Len(t, kept.runs, 1)
+	for _, records := range kept.runs {
+		assertSilent(t, records)
 	}
 }

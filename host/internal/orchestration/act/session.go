@@ -51,7 +51,7 @@ func bindSession(f *flight) *contract.Error {
 	if err != nil {
 		return err
 	}
-	f.given, f.session = f.act.Request, of
+	f.session = of
 	for _, b := range bound {
 		if f.fill(b.Target, b.Value, func(reason string) { err = f.leaveOut(b.Binding, reason) }); err != nil {
 			return err

@@ -63,7 +63,7 @@ type flight struct {
 	raised    bool            // its budget may be above that of its intent
 	unchecked bool            // the request was checked before, and has lost its secrets
 	mask      *journal.Mask   // of secrets in records; nil: no schema marks any
-	given     edn.Value       // the request without what its session filled; nil: no session
+	print     journal.Ref     // the fingerprint of the request without what its session fills
 	session   session.Session // when the act was accepted
 	key       string          // hash of the idempotency key
 	holds     *held           // the key, while the run has it

@@ -102,6 +102,9 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 		f.err = s.stage(s.execute, f)
 	}
 	f.ended = ctx.Err()
+	if f.err == nil && journal.Masked(f.out()) { // a recorded answer, whose secret is lost
+		f.err = dispatch.SecretMissing(c.Parent.Node, "the answer to its request")
+	}
 	if err := s.stage(s.reply, f); err != nil {
 		return s.Refusal(f.act, err), err, true
 	}

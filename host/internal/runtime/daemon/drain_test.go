@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -82,6 +83,40 @@ func TestDrainAwaitsOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// OPS-004, JRN-045: the drain does not wait for a run that begins to wait for a person after it began.
+func TestDrainEndsAtAQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := dispatchtest.New(t, dispatchtest.Spec{
+			Caps:   []string{dispatchtest.Cap("a/one", ""), dispatchtest.Cap("a/clerk", ":cap/cost {:usd 0}")},
+			Humans: map[string]registry.Human{"a/clerk": {}},
+		})
+		w.On("a/one", dispatchtest.Step{Delay: 3 * time.Second})
+		h := &Host{runs: newRuns(), journal: journal.NewMemory()}
+		service, err := act.New(act.Config{
+			Registry: w.Registry, Policies: w.Policies, Checks: w.Checks, Executor: w, Journal: h.journal, Hash: edn.Hash(edn.Nil()),
+		})
+		require.NoError(t, err)
+		h.runs.closed = true
+		h.runs.current = &generation{loaded: &setup.Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
+		turn, refused := h.Take()
+		require.Nil(t, refused)
+		ended := make(chan *contract.Error, 1)
+		go func() {
+			_, err := turn.Do(context.Background(), act.Act{Request: edn.MustRead(
+				`{:proto 1 :trace {:id "r"} :task {:intent :plan/run} :deadline-ms 86400000 :input {:plan {:nodes [
+				  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {} :as :x}
+				  {:op :call :intent :text/respond :dispatch {:candidates [:a/clerk]} :input {:x {:slot/id :x}} :as :y}]}}}`)})
+			ended <- err
+			turn.Release()
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		h.drain(context.Background(), time.Hour)
+		assert.InDelta(t, 3000, time.Since(begun).Milliseconds(), 150, "it looks again every 100 ms")
+		require.NotNil(t, <-ended)
+	})
 }
 
 // giving is a store that gives runs away.

@@ -345,27 +345,30 @@ func draining() *contract.Error {
 // is once, which get onceWait more. When ctx ends, drain returns at once.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
 	h.refuseActs()
-	h.cancelRuns(func(run *act.Run) bool { return run.Waiting() || run.AwaitsPeople() })
-	waiting, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if h.runs.idle(waiting) {
+	if h.endRuns(ctx, limit, func(run *act.Run) bool { return run.Waiting() || run.AwaitsPeople() }) ||
+		h.endRuns(ctx, onceWait, func(run *act.Run) bool { return !h.hasOnceAttempt(run.ID()) }) {
 		return
-	}
-	final, cancelFinal := context.WithTimeout(ctx, onceWait)
-	defer cancelFinal()
-	for final.Err() == nil {
-		h.cancelRuns(func(run *act.Run) bool { return !h.hasOnceAttempt(run.ID()) })
-		step, cancelStep := context.WithTimeout(final, 100*time.Millisecond)
-		idle := h.runs.idle(step)
-		cancelStep()
-		if idle {
-			return
-		}
 	}
 	h.cancelRuns(func(*act.Run) bool { return true })
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancelLast()
 	h.runs.idle(last)
+}
+
+// endRuns cancels the runs for which which returns true, also those for which it does so later,
+// and waits for all runs. It reports false if the limit or ctx ends first.
+func (h *Host) endRuns(ctx context.Context, limit time.Duration, which func(*act.Run) bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		h.cancelRuns(which)
+		step, cancelStep := context.WithTimeout(ctx, 100*time.Millisecond)
+		idle := h.runs.idle(step)
+		cancelStep()
+		if idle || ctx.Err() != nil {
+			return idle
+		}
+	}
 }
 
 // awaitAfter waits for the goroutines that notify plugins, until ctx ends.
