@@ -217,7 +217,7 @@ func (b *blobs) sweep(ctx context.Context, named func(sum) (bool, error), drop f
 	if b == nil {
 		return nil
 	}
-	return filepath.WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
+	return WalkDir(b.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return errors.Join(err, ctx.Err())
 		}

@@ -56,6 +56,14 @@ func (m *mark) write(number int64, sync bool) (err error) {
 	return err
 }
 
+// WalkDir is filepath.WalkDir for a directory that may be a symbolic link. Links below it are not
+// followed.
+func WalkDir(dir string, f fs.WalkDirFunc) error {
+	return fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		return f(filepath.Join(dir, filepath.FromSlash(name)), d, err)
+	})
+}
+
 // SyncDir makes the names in a directory durable.
 func SyncDir(name string) error {
 	f, err := os.Open(name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"strings"
 )
 
@@ -46,7 +45,7 @@ func (b *blobs) size() (n int, bytes int64, err error) {
 	if b == nil {
 		return 0, 0, nil
 	}
-	err = filepath.WalkDir(b.dir, func(_ string, d fs.DirEntry, err error) error {
+	err = WalkDir(b.dir, func(_ string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed in the meantime
 		}

@@ -110,6 +110,14 @@ func TestPassword(t *testing.T) {
 		_, err := w.SetPassword(t.Context(), w.set, "ann", bad)
 		typed(t, "invalid-request", err)
 	}
+
+	// Its length is that of the normalized text, when it is set and when it is given.
+	_, err = w.SetPassword(t.Context(), w.set, "ann", strings.Repeat("e\u0301", 400))
+	require.Nil(t, err)
+	for _, spelling := range []string{"e\u0301", "\u00e9"} {
+		_, err = w.login("ann", strings.Repeat(spelling, 400), "n")
+		assert.Nil(t, err)
+	}
 }
 
 // AUTH-002: a hash with smaller parameters is replaced at the next login.

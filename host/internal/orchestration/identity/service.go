@@ -212,7 +212,10 @@ func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Princip
 		}
 	}
 	var same bool
-	err = s.hashes.do(ctx, func() { same = len(l.Password) <= maxPassword && hash.verify(normal(l.Password)) })
+	err = s.hashes.do(ctx, func() {
+		given := normal(l.Password)
+		same = len(given) <= maxPassword && hash.verify(given)
+	})
 	switch {
 	case err != nil:
 		return Principal{}, err

@@ -64,19 +64,24 @@ func backupTarget(dir, target string, now time.Time) (string, *contract.Error) {
 			WithHint("write an absolute path: the daemon does not know the working directory of the client")
 	}
 	target = filepath.Clean(target)
-	parent, err := filepath.EvalSymlinks(filepath.Dir(target))
-	if err != nil {
-		parent = filepath.Dir(target) // it is created later
-	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		real = dir
-	}
+	parent, real := realPath(filepath.Dir(target)), realPath(dir)
 	if below(parent, real) && !below(parent, filepath.Join(real, backup.Folder)) {
 		return "", contract.Errorf("invalid-request", "backup: %s is inside the data directory, and would be part of the next backup", target).
 			WithHint("name a path outside, or below " + filepath.Join(dir, backup.Folder))
 	}
 	return target, nil
+}
+
+// realPath resolves the symbolic links in the part of a path that exists; the rest is created later.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(realPath(parent), filepath.Base(path))
 }
 
 // below reports whether path is folder or below it.

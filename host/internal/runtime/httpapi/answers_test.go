@@ -80,6 +80,10 @@ func TestKeysKeepNoSecrets(t *testing.T) {
 	again := w.operator("POST /v1/admin", body, "Idempotency-Key", "k").value(t).Key("result")
 	assert.Equal(t, first.Key("token/id").String(), again.Key("token/id").String())
 	assert.True(t, again.Key("token").IsNil())
+	for _, ms := range []string{"9223372036855", "18446744073710", "18446744160110"} { // beyond 64 bits of nanoseconds
+		long := `{"action":"token-create","user":"ann","ttl-ms":` + ms + `}`
+		assert.Equal(t, "invalid-request", w.operator("POST /v1/admin", long).failure(t))
+	}
 	for _, refused := range []string{`{"action":"set-password","user":"ann","password":"three small words"}`, `{"action":"create-user","user":"bob","password":"three small words"}`} {
 		assert.Equal(t, "idempotency/invalid-key", w.operator("POST /v1/admin", refused, "Idempotency-Key", "k").failure(t))
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -295,7 +296,7 @@ func createToken(ctx context.Context, c identityCall) (edn.Value, *contract.Erro
 	t, token, err := c.AddToken(ctx, c.set, identity.NewToken{
 		Owner: c.user(),
 		Label: text(c.in, "label"),
-		TTL:   time.Duration(ms) * time.Millisecond,
+		TTL:   time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
 		Narrow: policy.Narrowing{
 			Roles:      names(c.in, "roles", fullRole),
 			Operations: names(c.in, "operations", plain),

@@ -99,6 +99,10 @@ func TestRoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = os.RemoveAll(root) }()
 		dir := filepath.Join(root, "var")
+		if rapid.Bool().Draw(t, "link") { // the data directory is elsewhere
+			require.NoError(t, os.Mkdir(filepath.Join(root, "disk"), 0o700))
+			require.NoError(t, os.Symlink("disk", dir))
+		}
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "db"), 0o700))
 		h := newHouse(t, dir, store.Faults{})
 		defer func() { _ = h.s.Close() }()

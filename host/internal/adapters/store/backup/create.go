@@ -238,7 +238,7 @@ func (c *copier) blobs(ctx context.Context, folder string, named []string) (whol
 
 // around copies the files of the data directory other than the database and its files.
 func (c *copier) around(ctx context.Context) error {
-	return filepath.WalkDir(c.src.Dir, func(at string, d fs.DirEntry, err error) error {
+	return store.WalkDir(c.src.Dir, func(at string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // removed in the meantime
 		}
@@ -347,7 +347,7 @@ func hashFile(name string) (File, error) {
 
 // syncTree syncs all folders of a tree, so that the names in them are durable.
 func syncTree(dir string) error {
-	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+	return store.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
