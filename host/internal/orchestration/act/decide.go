@@ -197,8 +197,9 @@ func questions(open []journal.Question) string {
 }
 
 // decide checks the decisions of a resume and returns its record; nil if how.Why is
-// empty. It adds the secrets in the decided values to mask. The error is run/not-resumable, run/decision-required, run/decision-invalid, or
-// that of a suspended run.
+// empty. It adds the secrets in the decided values to mask. The error is
+// run/not-resumable, run/decision-required, run/decision-invalid, or that of a
+// suspended run.
 func (s *Service) decide(run string, past *journal.History, how Resumption, mask *journal.Mask) (*journal.RunResumed, *contract.Error) {
 	if how.Why == "" {
 		return nil, nil // the run has not started, or its new epoch is recorded already
