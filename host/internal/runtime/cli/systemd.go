@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -112,7 +113,7 @@ ExecStart=%s
 ExecReload=/bin/kill -HUP $MAINPID
 WorkingDirectory=%s
 WatchdogSec=30
-TimeoutStopSec=45
+TimeoutStopSec=%d
 KillMode=mixed
 OOMPolicy=continue
 Delegate=yes
@@ -133,7 +134,15 @@ ReadWritePaths=%s
 
 [Install]
 WantedBy=multi-user.target
-`, user, strings.Join(start, " "), strings.ReplaceAll(filepath.Dir(path), "%", "%%"), strings.Join(writable, " ")), nil
+`, user, strings.Join(start, " "), strings.ReplaceAll(filepath.Dir(path), "%", "%%"), stopSeconds(cfg),
+		strings.Join(writable, " ")), nil
+}
+
+// stopSeconds returns the time that systemd gives the daemon to stop: drain_timeout and what stopping
+// needs after it.
+func stopSeconds(cfg *config.Config) int {
+	const after = 20 * time.Second
+	return max(45, int((cfg.Host.DrainTimeout + after + time.Second - 1).Seconds()))
 }
 
 // unitWord quotes a word for systemd.
