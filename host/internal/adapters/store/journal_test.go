@@ -406,6 +406,9 @@ func TestStoreSelectsRuns(t *testing.T) {
 			"page":      {Filter{Before: "run_2"}, []string{"run_1", "run_0"}},
 			"since":     {Filter{Since: start.Add(3 * time.Minute)}, []string{"run_4", "run_3"}},
 			"until":     {Filter{Until: start.Add(time.Minute)}, []string{"run_0"}},
+			"ever":      {Filter{Since: year(1), Until: year(9999)}, []string{"run_4", "run_3", "run_2", "run_1", "run_0"}},
+			"too late":  {Filter{Since: year(2263)}, nil},
+			"too early": {Filter{Until: year(1600)}, nil},
 			"intent":    {Filter{Intent: "a/c"}, nil},
 			"principal": {Filter{Principal: "uid/7", Limit: 1}, []string{"run_4"}},
 			"session":   {Filter{Session: "s", Principal: "uid/7", Limit: 5}, []string{"run_3", "run_1"}},
@@ -531,3 +534,5 @@ func TestLongRunsAreDecodedTogether(t *testing.T) {
 		}
 	}
 }
+
+func year(n int) time.Time { return time.Date(n, 12, 31, 23, 59, 59, 0, time.UTC) }

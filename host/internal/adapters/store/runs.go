@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -94,10 +95,16 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	}
 }
 
-// nanos returns the stored form of a time: nanoseconds since 1970; 0 for the zero time.
+// nanos returns the stored form of a time: nanoseconds since 1970, the least or the greatest number
+// for a time that is out of their range; 0 for the zero time.
 func nanos(t time.Time) int64 {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return 0
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
 	}
 	return t.UnixNano()
 }
