@@ -294,7 +294,7 @@ func TestStoreLimitsRecords(t *testing.T) {
 		s := on.openAt(t, t.TempDir())
 		a, b := newScript("run_a"), newScript("run_b")
 		appendAll(t, s, a.accepted(nothing), b.accepted(nothing),
-			a.record(&journal.CancelRequested{By: "a", Why: string(make([]byte, maxRecord))}))
+			a.record(&journal.CancelRequested{By: string(make([]byte, maxRecord))}))
 		typed(t, s.Sync(context.Background(), "run_a"), "runtime/internal")
 		typed(t, s.Append(context.Background(), a.record(&journal.CancelRequested{By: "a"})), "runtime/internal")
 		appendAll(t, s, b.finished(nothing))
