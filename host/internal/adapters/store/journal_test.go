@@ -297,7 +297,7 @@ func TestStoreLimitsRecords(t *testing.T) {
 		a, b := newScript("run_a"), newScript("run_b")
 		appendAll(t, s, a.accepted(nothing), b.accepted(nothing))
 		before := *a
-		typed(t, s.Append(context.Background(), a.record(&journal.CancelRequested{By: "a", Why: string(make([]byte, maxRecord))})), "journal/too-large")
+		typed(t, s.Append(context.Background(), a.record(&journal.CancelRequested{By: string(make([]byte, maxRecord))})), "journal/too-large")
 		*a = before
 		half := edn.Text(strings.Repeat("x", maxValue/2))
 		typed(t, s.Append(context.Background(), a.finished(edn.MustMap(edn.K("a"), half, edn.K("b"), half))), "journal/too-large")

@@ -239,7 +239,9 @@ func (m *Mask) Record(rec Record) (Record, error) {
 		return rec, nil
 	}
 	d := Decoder{Values: func(hash string) edn.Value { return values[hash] }}
-	return d.Decode(out)
+	masked, err := d.Decode(out)
+	masked.decoded = false
+	return masked, err
 }
 
 // Restore returns v with the replacements of secrets that the mask has replaced by the
