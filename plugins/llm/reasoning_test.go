@@ -407,21 +407,48 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 }
 
 // LLM-024, LLM-055: an answer used up by reasoning is empty, reports the cause,
-// and is not requested again unchanged.
+// and is not requested again unchanged, also with a schema or tools.
 func TestEmptyByLength(t *testing.T) {
 	for _, dialect := range dialects() {
-		k := talks()[dialect]
-		r := newRig(t, dialect, `{:options {:max-tokens 50}}`, "", k.says(k.start, k.finish("length"), k.end))
-		var requests []string
-		for range 3 {
-			o := r.ask(t.Context(), "model/chat", hello, "", nil)
-			require.NotNil(t, o.err)
-			assert.Equal(t, "provider/empty", o.err.Type)
-			assert.Equal(t, ":length", o.err.Details.Key("finish").String())
+		for _, input := range []string{hello, withTools, withSchema} {
+			k := talks()[dialect]
+			r := newRig(t, dialect, `{:options {:max-tokens 50}}`, "", k.says(k.start, k.finish("length"), k.end))
+			var requests []string
+			for range 3 {
+				o := r.ask(t.Context(), "model/chat", input, "", nil)
+				require.NotNil(t, o.err)
+				assert.Equal(t, "provider/empty", o.err.Type)
+				assert.Equal(t, ":length", o.err.Details.Key("finish").String())
+				all := r.server.Requests()
+				assert.NotContains(t, requests, all[len(all)-1].Body, "%s: not the same again", dialect)
+				assert.Equal(t, contract.ClassRetry, o.err.Class, dialect)
+				requests = append(requests, all[len(all)-1].Body)
+			}
+		}
+	}
+}
+
+// LLM-024: after an answer with a schema that was cut behind its reasoning the next
+// request leaves more room; after one without reasoning it does not.
+func TestCutAfterReasoning(t *testing.T) {
+	for dialect, thought := range map[string]string{
+		"openai-chat": `{"id":"c-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"reasoning_content":"hm"}}]}`,
+		"ollama-chat": `{"model":"served","message":{"role":"assistant","content":"","thinking":"hm"},"done":false}`,
+	} {
+		for _, thinks := range []bool{true, false} {
+			k := talks()[dialect]
+			events := []string{k.start, k.text(`{"score`), k.finish("length"), k.end}
+			if thinks {
+				events = slices.Insert(events, 1, k.event(thought))
+			}
+			r := newRig(t, dialect, `{:options {:max-tokens 50}}`, "", k.says(events...))
+			for range 2 {
+				o := r.ask(t.Context(), "model/chat", withSchema, "", nil)
+				require.NotNil(t, o.err)
+				assert.Equal(t, "provider/output-truncated", o.err.Type)
+			}
 			all := r.server.Requests()
-			assert.NotContains(t, requests, all[len(all)-1].Body, "%s: not the same again", dialect)
-			assert.Equal(t, contract.ClassRetry, o.err.Class, dialect)
-			requests = append(requests, all[len(all)-1].Body)
+			assert.Equal(t, thinks, all[len(all)-2].Body != all[len(all)-1].Body, dialect)
 		}
 	}
 }
