@@ -364,6 +364,65 @@ func TestPhaseIsGivenBack(t *testing.T) {
 	r.unsent(r.ask(t.Context(), "model/chat", bad, "", nil), "input/invalid", "a phase that is not a text")
 }
 
+// LM-008: the text of an answer, and its value, is that of the final answer alone: commentary
+// is streamed as reasoning and stays in :parts.
+func TestCommentaryIsNoAnswer(t *testing.T) {
+	message := func(phase, text string) string {
+		if phase != "" {
+			phase = `"phase":` + quoted(phase) + `,`
+		}
+		return `{"type":"message","role":"assistant",` + phase + `"content":[{"type":"output_text","text":` + quoted(text) + `}]}`
+	}
+	for name, row := range map[string]struct {
+		input           string
+		items           []string
+		text, reasoning string
+		parts           int
+	}{
+		"both": {
+			hello, []string{message("commentary", "I will add."), message("final_answer", "4")},
+			"4", "I will add.", 2,
+		},
+		"a value": {
+			withSchema, []string{message("commentary", `{"score":1}`), message("final_answer", `{"score":2}`)},
+			`{"score":2}`, `{"score":1}`, 2,
+		},
+		"two of each": {
+			hello, []string{message("commentary", "a"), message("commentary", "b"), message("final_answer", "c"), message("final_answer", "d")},
+			"cd", "a\n\nb", 4,
+		},
+		"no phase":         {hello, []string{message("", "a"), message("", "b")}, "ab", "", 0},
+		"commentary alone": {hello, []string{message("commentary", "I will add.")}, "", "I will add.", 0},
+	} {
+		body := `"id":"r-1","object":"response","status":"completed","model":"served","output":[` +
+			strings.Join(row.items, ",") + `],"usage":{"input_tokens":9,"output_tokens":3}`
+		events := make([]string, 0, len(row.items)+1)
+		for i, item := range row.items {
+			events = append(events, typed(fmt.Sprintf(`{"type":"response.output_item.done","output_index":%d,"item":%s}`, i, item)))
+		}
+		events = append(events, typed(`{"type":"response.completed","response":{`+body+`}}`))
+		for form, tr := range map[string]wiretest.Transcript{
+			"stream": talks()["openai-responses"].says(events...),
+			"whole":  status(200, `{`+body+`}`),
+		} {
+			t.Run(name+" "+form, func(t *testing.T) {
+				o := newRig(t, "openai-responses", "", "", tr).ask(t.Context(), "model/chat", row.input, "", nil)
+				assert.Equal(t, row.text, o.text)
+				assert.Equal(t, row.reasoning, o.reasoning)
+				if row.text == "" {
+					require.NotNil(t, o.err)
+					assert.Equal(t, "provider/empty", o.err.Type)
+					return
+				}
+				require.Nil(t, o.err)
+				text, _ := o.out.Key("text").AsString()
+				assert.Equal(t, row.text, text)
+				assert.Equal(t, row.parts, o.out.Key("parts").Len())
+			})
+		}
+	}
+}
+
 // Reasoning options that a dialect lacks are dropped and reported; a budget is
 // omitted if the previous call came without reasoning.
 func TestReasoningOfAnotherForm(t *testing.T) {
