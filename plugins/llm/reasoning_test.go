@@ -479,6 +479,65 @@ func TestPhaseIsGivenBack(t *testing.T) {
 	r.unsent(r.ask(t.Context(), "model/chat", bad, "", nil), "input/invalid", "a phase that is not a text")
 }
 
+// LM-008: the text of an answer, and its value, is that of the final answer alone: commentary
+// is streamed as reasoning and stays in :parts.
+func TestCommentaryIsNoAnswer(t *testing.T) {
+	message := func(phase, text string) string {
+		if phase != "" {
+			phase = `"phase":` + quoted(phase) + `,`
+		}
+		return `{"type":"message","role":"assistant",` + phase + `"content":[{"type":"output_text","text":` + quoted(text) + `}]}`
+	}
+	for name, row := range map[string]struct {
+		input           string
+		items           []string
+		text, reasoning string
+		parts           int
+	}{
+		"both": {
+			hello, []string{message("commentary", "I will add."), message("final_answer", "4")},
+			"4", "I will add.", 2,
+		},
+		"a value": {
+			withSchema, []string{message("commentary", `{"score":1}`), message("final_answer", `{"score":2}`)},
+			`{"score":2}`, `{"score":1}`, 2,
+		},
+		"two of each": {
+			hello, []string{message("commentary", "a"), message("commentary", "b"), message("final_answer", "c"), message("final_answer", "d")},
+			"cd", "a\n\nb", 4,
+		},
+		"no phase":         {hello, []string{message("", "a"), message("", "b")}, "ab", "", 0},
+		"commentary alone": {hello, []string{message("commentary", "I will add.")}, "", "I will add.", 0},
+	} {
+		body := `"id":"r-1","object":"response","status":"completed","model":"served","output":[` +
+			strings.Join(row.items, ",") + `],"usage":{"input_tokens":9,"output_tokens":3}`
+		events := make([]string, 0, len(row.items)+1)
+		for i, item := range row.items {
+			events = append(events, typed(fmt.Sprintf(`{"type":"response.output_item.done","output_index":%d,"item":%s}`, i, item)))
+		}
+		events = append(events, typed(`{"type":"response.completed","response":{`+body+`}}`))
+		for form, tr := range map[string]wiretest.Transcript{
+			"stream": talks()["openai-responses"].says(events...),
+			"whole":  status(200, `{`+body+`}`),
+		} {
+			t.Run(name+" "+form, func(t *testing.T) {
+				o := newRig(t, "openai-responses", "", "", tr).ask(t.Context(), "model/chat", row.input, "", nil)
+				assert.Equal(t, row.text, o.text)
+				assert.Equal(t, row.reasoning, o.reasoning)
+				if row.text == "" {
+					require.NotNil(t, o.err)
+					assert.Equal(t, "provider/empty", o.err.Type)
+					return
+				}
+				require.Nil(t, o.err)
+				text, _ := o.out.Key("text").AsString()
+				assert.Equal(t, row.text, text)
+				assert.Equal(t, row.parts, o.out.Key("parts").Len())
+			})
+		}
+	}
+}
+
 // Reasoning options that a dialect lacks are dropped and reported; a budget is
 // omitted if the previous call came without reasoning.
 func TestReasoningOfAnotherForm(t *testing.T) {
@@ -522,21 +581,48 @@ func TestReasoningOfAnotherForm(t *testing.T) {
 }
 
 // LLM-024, LLM-055: an answer used up by reasoning is empty, reports the cause,
-// and is not requested again unchanged.
+// and is not requested again unchanged, also with a schema or tools.
 func TestEmptyByLength(t *testing.T) {
 	for _, dialect := range dialects() {
-		k := talks()[dialect]
-		r := newRig(t, dialect, `{:options {:max-tokens 50}}`, "", k.says(k.start, k.finish("length"), k.end))
-		var requests []string
-		for range 3 {
-			o := r.ask(t.Context(), "model/chat", hello, "", nil)
-			require.NotNil(t, o.err)
-			assert.Equal(t, "provider/empty", o.err.Type)
-			assert.Equal(t, ":length", o.err.Details.Key("finish").String())
+		for _, input := range []string{hello, withTools, withSchema} {
+			k := talks()[dialect]
+			r := newRig(t, dialect, `{:options {:max-tokens 50}}`, "", k.says(k.start, k.finish("length"), k.end))
+			var requests []string
+			for range 3 {
+				o := r.ask(t.Context(), "model/chat", input, "", nil)
+				require.NotNil(t, o.err)
+				assert.Equal(t, "provider/empty", o.err.Type)
+				assert.Equal(t, ":length", o.err.Details.Key("finish").String())
+				all := r.server.Requests()
+				assert.NotContains(t, requests, all[len(all)-1].Body, "%s: not the same again", dialect)
+				assert.Equal(t, contract.ClassRetry, o.err.Class, dialect)
+				requests = append(requests, all[len(all)-1].Body)
+			}
+		}
+	}
+}
+
+// LLM-024: after an answer with a schema that was cut behind its reasoning the next
+// request leaves more room; after one without reasoning it does not.
+func TestCutAfterReasoning(t *testing.T) {
+	for dialect, thought := range map[string]string{
+		"openai-chat": `{"id":"c-1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"reasoning_content":"hm"}}]}`,
+		"ollama-chat": `{"model":"served","message":{"role":"assistant","content":"","thinking":"hm"},"done":false}`,
+	} {
+		for _, thinks := range []bool{true, false} {
+			k := talks()[dialect]
+			events := []string{k.start, k.text(`{"score`), k.finish("length"), k.end}
+			if thinks {
+				events = slices.Insert(events, 1, k.event(thought))
+			}
+			r := newRig(t, dialect, `{:options {:max-tokens 50}}`, "", k.says(events...))
+			for range 2 {
+				o := r.ask(t.Context(), "model/chat", withSchema, "", nil)
+				require.NotNil(t, o.err)
+				assert.Equal(t, "provider/output-truncated", o.err.Type)
+			}
 			all := r.server.Requests()
-			assert.NotContains(t, requests, all[len(all)-1].Body, "%s: not the same again", dialect)
-			assert.Equal(t, contract.ClassRetry, o.err.Class, dialect)
-			requests = append(requests, all[len(all)-1].Body)
+			assert.Equal(t, thinks, all[len(all)-2].Body != all[len(all)-1].Body, dialect)
 		}
 	}
 }

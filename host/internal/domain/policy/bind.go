@@ -36,6 +36,26 @@ type Rejection struct {
 	Denied *contract.Error
 }
 
+// OutOfService reports whether the candidate was rejected for its own state, not for the
+// request, the rights of the caller or its budget.
+func (r Rejection) OutOfService() bool {
+	switch r.Reason {
+	case ReasonNotReady, ReasonQuarantined, ReasonBreaker:
+		return true
+	}
+	return false
+}
+
+// Type returns the error type of the cause behind the reason, else the reason.
+func (r Rejection) Type() string {
+	for e := r.Why; e != nil; e = e.Cause {
+		if e.Type != r.Reason {
+			return e.Type
+		}
+	}
+	return r.Reason
+}
+
 // Unavailable gives the reason why a matching capability cannot be used now.
 // The zero value means that it is available.
 type Unavailable struct {

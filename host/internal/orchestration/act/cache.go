@@ -244,11 +244,17 @@ func (f *flight) publish() {
 }
 
 // keepable returns the answer and reports whether later requests may reuse it (RUN-031):
-// it was accepted, is complete, and came from one call without effects, made by a
-// program that still serves the capability.
+// it was accepted, is complete, does not stand in for a candidate that was out of service,
+// and came from one call without effects, made by a program that still serves the capability.
 func (f *flight) keepable() (a cache.Answer, ok bool) {
 	last := f.outcome.Last
-	if f.cache.key == "" || !f.single() || f.cache.answer != nil || f.err != nil || f.response.IsNil() || last == nil || quality.CutShort(last.Meta, last.Out) {
+	if f.cache.key == "" || !f.single() || f.cache.answer != nil || f.err != nil || f.response.IsNil() || last == nil {
+		return a, false
+	}
+	verdict := f.quality()
+	down := func(a dispatch.Attempt) bool { return a.Down && a.CapID != last.CapID }
+	if quality.CutShort(last.Meta, last.Out) || verdict.Key("degraded?").Truthy() ||
+		slices.ContainsFunc(last.Attempts, down) {
 		return a, false
 	}
 	for _, rec := range f.records {
@@ -262,5 +268,5 @@ func (f *flight) keepable() (a cache.Answer, ok bool) {
 	if in, _ := f.service.cacheable(f.request.Intent); f.cacheKey(in) != f.cache.key {
 		return a, false // a plugin was replaced meanwhile
 	}
-	return cache.Answer{Run: f.id, Out: f.out(), Meta: last.Meta, Quality: f.quality()}, true
+	return cache.Answer{Run: f.id, Out: f.out(), Meta: last.Meta, Quality: verdict}, true
 }

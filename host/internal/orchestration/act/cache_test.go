@@ -158,7 +158,8 @@ func limits(t testing.TB, text string) policy.Limits {
 	return l
 }
 
-// RUN-031: only accepted, complete answers of one call without effects are kept.
+// RUN-031, LLM-015: only accepted, complete answers of one call without effects are kept,
+// and none that is degraded.
 func TestCacheKeeps(t *testing.T) {
 	plain := ask + `}`
 	good := value(`{:text "x"}`)
@@ -173,6 +174,8 @@ func TestCacheKeeps(t *testing.T) {
 		"failure":          {plain, dispatchtest.Step{Err: contract.Errorf("input/invalid", "no")}, nil, journal.CacheMiss, false},
 		"refused by gate":  {ask + `:done {:must #{:json-valid}}}`, good, nil, journal.CacheMiss, false},
 		"truncated":        {plain, dispatchtest.Step{Value: edn.MustRead(`{:text "x"}`), Meta: edn.MustRead(`{:finish :length}`)}, nil, journal.CacheMiss, false},
+		"holed":            {plain, dispatchtest.Step{Value: edn.MustRead(`{:text "x"}`), Meta: edn.MustRead(`{:quality {:degraded? true :why [:stream/skipped]}}`)}, nil, journal.CacheMiss, false},
+		"of another":       {plain, dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "down")}, func(in *registry.Intent) { in.Candidates = []string{"a/one", "a/two"} }, journal.CacheMiss, false},
 		"plan":             {plain, dispatchtest.Step{Plan: edn.MustRead(`{:nodes [{:op :emit :input {:text "x"}}]}`)}, func(in *registry.Intent) { in.ResultTypes = []string{"value", "plan"} }, journal.CacheMiss, false},
 		"not cacheable":    {plain, good, func(in *registry.Intent) { in.Cacheable = false }, "", false},
 		"effects":          {ask + `:effects {:allowed #{:fs/write}}}`, good, nil, journal.CacheBypass, false},
@@ -186,6 +189,7 @@ func TestCacheKeeps(t *testing.T) {
 				}
 			})
 			w.On("a/one", tc.step)
+			w.On("a/two", good)
 			s := service(t, w, caching(time.Now))
 			assert.Equal(t, tc.outcome, cached(t, s, tc.request).outcome)
 			calls := len(w.Calls())

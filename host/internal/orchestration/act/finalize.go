@@ -180,7 +180,7 @@ func doubts(meta edn.Value) (out []edn.Value) {
 	return out
 }
 
-// why returns a pair [capability error-type] for each rejected candidate, each capability once.
+// why returns a pair [capability error-type] for each candidate out of service, each capability once.
 func why(rs []policy.Rejection) (out []edn.Value) {
 	seen := map[string]bool{}
 	for _, r := range rs {
@@ -188,7 +188,7 @@ func why(rs []policy.Rejection) (out []edn.Value) {
 			continue
 		}
 		seen[r.Cap] = true
-		out = append(out, edn.Vector(edn.K(r.Cap), edn.K(r.Why.Type)))
+		out = append(out, edn.Vector(edn.K(r.Cap), edn.K(r.Type())))
 	}
 	return out
 }

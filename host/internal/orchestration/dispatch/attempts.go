@@ -385,13 +385,15 @@ func (s *attempts) returnPermits() {
 
 // listAttempt adds the attempt to the attempts in the result.
 func (s *attempts) listAttempt(a *attempt) {
-	failureType := ""
+	listed := Attempt{CapID: a.capability.ID, Latency: a.latency(), Cost: a.usage.Key("cost-usd")}
 	if a.err != nil {
-		failureType = a.err.Type
+		listed.Failure = a.err.Type
+		lost := a.err.Type == "race/lost" || a.err.Type == "canceled"
+		if a.outcome != flow.Judged && !lost && a.err.Source != contract.SourceRequest {
+			listed.Down = true
+		}
 	}
-	s.result.Attempts = append(s.result.Attempts, Attempt{
-		CapID: a.capability.ID, Failure: failureType, Latency: a.latency(), Cost: a.usage.Key("cost-usd"),
-	})
+	s.result.Attempts = append(s.result.Attempts, listed)
 }
 
 // failure describes a failed attempt for flow.Decide. a is nil if no attempt was made.

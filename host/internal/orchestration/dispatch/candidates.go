@@ -203,8 +203,8 @@ func (s *candidates) lacking() bool {
 	})
 }
 
-// degraded returns the candidates before the winner that were rejected for a
-// cause of their own, such as a missing key.
+// degraded returns the candidates before the winner that were rejected for their state, such
+// as a missing key.
 func (s *candidates) degraded(winner string) []policy.Rejection {
 	var out []policy.Rejection
 	for _, id := range s.binding.List {
@@ -212,7 +212,7 @@ func (s *candidates) degraded(winner string) []policy.Rejection {
 			break
 		}
 		for _, r := range s.binding.Rejected {
-			if r.Cap == id && ownCause(r) {
+			if r.Cap == id && r.OutOfService() {
 				out = append(out, r)
 			}
 		}

@@ -430,22 +430,57 @@ func TestNoCandidateReasons(t *testing.T) {
 	}
 }
 
-// BIND-009: if a later candidate serves because an earlier one lacks its key,
-// the answer reports it.
+// BIND-009, EMB-002: if a later candidate serves because an earlier one is out of
+// service, the answer reports the cause. A rejection for the request, a call that failed,
+// a refused answer and a lost race are not reported.
 func TestDegraded(t *testing.T) {
-	w := world(t, "", "")
-	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("provider/not-configured", "no key")})
-	w.On("t/b", out(`{:n 2}`))
-	r := serve(t, w, order{layer: retries(0, 0)})
-	require.Nil(t, r.Err)
-	require.Len(t, r.Degraded, 1)
-	assert.Equal(t, "t/a", r.Degraded[0].Cap)
-	assert.Equal(t, "provider/not-configured", r.Degraded[0].Why.Type)
-
-	w.SetState("t/a", dispatch.CapState{Reason: "runtime/not-ready", Why: contract.Errorf("runtime/not-ready", "starting")})
-	r = serve(t, w, order{layer: retries(0, 0)})
-	require.Nil(t, r.Err)
-	assert.Empty(t, r.Degraded, "to be starting is no lack of anything")
+	quarantined := contract.Errorf("runtime/quarantined", "it failed too often")
+	state := func(reason string, why *contract.Error) func(*dispatchtest.World) {
+		return func(w *dispatchtest.World) { w.SetState("t/a", dispatch.CapState{Reason: reason, Why: why}) }
+	}
+	first := func(step dispatchtest.Step) func(*dispatchtest.World) {
+		return func(w *dispatchtest.World) { w.On("t/a", step, step) }
+	}
+	tagged := retries(0, 1)
+	tagged.Requires.CapTags = policy.Of([]string{"second"}, here)
+	gated := retries(0, 1)
+	gated.Must = policy.NamesOf(here, "good")
+	for name, row := range map[string]struct {
+		first func(*dispatchtest.World)
+		layer policy.Layer
+		why   string
+	}{
+		"no key":              {state("runtime/not-ready", contract.Errorf("provider/not-configured", "no key")), retries(0, 0), "provider/not-configured"},
+		"starts again":        {state("runtime/not-ready", contract.Errorf("runtime/not-ready", "backoff")), retries(0, 0), "runtime/not-ready"},
+		"no more is known":    {state("runtime/not-ready", nil), retries(0, 0), "runtime/not-ready"},
+		"quarantined":         {state(quarantined.Type, quarantined), retries(0, 0), quarantined.Type},
+		"quarantined because": {state(quarantined.Type, quarantined.WithCause(quarantined.WithCause(contract.Errorf("config/range", "key")))), retries(0, 0), "config/range"},
+		"failed":              {first(fails("provider/unavailable")), retries(0, 1), ""},
+		"not requested":       {first(out(`{:good true}`)), tagged, ""},
+		"refused by a gate":   {first(out(`{:n 1}`)), gated, ""},
+		"lost a race": {func(w *dispatchtest.World) {
+			w.Func("t/a", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
+				<-ctx.Done()
+				return fails("canceled")
+			})
+		}, race(2, 0), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := repairWorld(t, "", ":cap/tags #{:second}")
+			row.first(w)
+			w.On("t/b", out(`{:good true}`))
+			r := serve(t, w, order{layer: row.layer})
+			require.Nil(t, r.Err)
+			assert.Equal(t, "t/b", r.CapID)
+			types := map[string]bool{}
+			for _, d := range r.Degraded {
+				assert.Equal(t, "t/a", d.Cap)
+				types[d.Type()] = true
+			}
+			assert.Equal(t, row.why != "", types[row.why])
+			assert.LessOrEqual(t, len(types), 1)
+		})
+	}
 }
 
 // LLM-005: skipping a candidate without a key takes at most 50 us. The test

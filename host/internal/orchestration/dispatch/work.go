@@ -174,8 +174,8 @@ type Child struct {
 
 // Result describes how a node ended: with an accepted answer, or with Err. The fields
 // of an attempt are those of the accepted attempt or, with Err, of the last one. Degraded
-// are the candidates before the accepted one that were rejected for a cause of their own,
-// such as a missing key.
+// are the candidates before the accepted one that were rejected for their state, such as a
+// missing key.
 type Result struct {
 	CapID    string
 	Attempt  int
@@ -207,6 +207,8 @@ type Attempt struct {
 	Failure string // type, empty for the accepted one
 	Latency time.Duration
 	Cost    edn.Value // nil if unknown
+	// Down reports that the call gave no answer, for a cause other than the request or a lost race.
+	Down bool
 }
 
 func (a Attempt) value() edn.Value {

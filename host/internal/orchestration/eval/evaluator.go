@@ -180,8 +180,8 @@ type Outcome struct {
 	Last *dispatch.Result
 	// Slot is the slot of the last node; the zero value with Err.
 	Slot plan.Slot
-	// Degraded are the candidates that were rejected for a reason of their own
-	// when a later one served.
+	// Degraded are the candidates that were out of service when a later one
+	// served (dispatch.Result).
 	Degraded []policy.Rejection
 	Err      *contract.Error
 }

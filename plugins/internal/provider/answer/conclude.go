@@ -39,12 +39,15 @@ func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 		return edn.Nil(), e.WithDetail("category", edn.Text(c.provider.Report.Scrub.Clean(a.Category)))
 	case len(c.losses()) > 0 && !c.tolerated(structured):
 		return edn.Nil(), c.fail(failure.Truncated, "the answer may have lost a part: %s", strings.Join(c.losses(), ", "))
-	case structured && a.Finish == chat.Length:
-		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
 	case a.Finish == chat.ToolCalls && len(a.Calls) == 0:
 		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer ends with a tool call that did not arrive"))
 	case len(a.Calls) == 0 && emptied(a.Text.String()):
 		return edn.Nil(), c.empty()
+	case structured && a.Finish == chat.Length:
+		if a.Usage.Reasoning > 0 || a.Reasoning.Len() > 0 {
+			c.widen()
+		}
+		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
 	}
 	c.identify()
 	calls, err := c.calls()
@@ -64,24 +67,33 @@ func (c *call) empty() *contract.Error {
 	if c.answer.Finish != chat.Length {
 		return c.fail(failure.Empty, "the answer has no text")
 	}
+	wider := c.widen()
 	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
 		WithHint("raise :max-tokens, or lower the reasoning effort").
 		WithDetail("finish", edn.K(string(chat.Length)))
-	room := int64(0)
-	if limit := c.request.Options.MaxTokens; c.question.Options.MaxTokens > 0 {
-		c.model.Learned.widen(limit)
-		room = c.room()
+	if c.question.Options.MaxTokens > 0 {
+		limit := c.request.Options.MaxTokens
 		// Without the budget for reasoning of this request: the host reserves it for others too.
 		learned := c.model.Learned.room(c.model.Headroom)
 		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(learned))
 	}
-	if room <= c.headroom {
+	if !wider {
 		e = e.WithClass(contract.ClassSwitch)
 	}
 	if n := c.answer.Usage.Reasoning; n > 0 {
 		e = e.WithDetail("tokens-reasoning", edn.Int(n))
 	}
 	return e
+}
+
+// widen lets later requests leave more room for reasoning, which used up the limit of tokens of
+// this one. It reports whether they can leave more than this one did.
+func (c *call) widen() bool {
+	if c.question.Options.MaxTokens == 0 {
+		return false
+	}
+	c.model.Learned.widen(c.request.Options.MaxTokens)
+	return c.room() > c.headroom
 }
 
 // The losses of an answer, as named in its metadata.

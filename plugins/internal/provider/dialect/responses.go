@@ -237,12 +237,12 @@ func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Pie
 	switch e.Type {
 	case "response.output_text.delta":
 		delete(d.whole, index)
-		return said(index, e.Delta, into)
+		return saidIn(index, e.Delta, into)
 	case "response.output_text.done":
 		have := into.Block(chat.TextPart, index).Text.String()
 		if have == "" || d.whole[index] {
 			d.whole[index] = true
-			return said(index, e.Text, into)
+			return saidIn(index, e.Text, into)
 		}
 		if !strings.Contains(have, strings.TrimSpace(e.Text.text)) {
 			into.Damaged++
@@ -262,6 +262,25 @@ func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Pie
 }
 
 const betweenSummaries = "\n\n"
+
+// commentary is the phase of a text that the model says on the way to its answer.
+const commentary = "commentary"
+
+// saidIn appends a piece to the text of the message item with the index. Commentary is shown as
+// reasoning, and is no part of the answer's text.
+func saidIn(index int, s spoken, into *chat.Answer) []chat.Piece {
+	b := into.Block(chat.TextPart, index)
+	if b.Field != commentary {
+		return said(index, s, into)
+	}
+	between := ""
+	if s.text != "" && b.Text.Len() == 0 && into.Reasoning.Len() > 0 {
+		between = into.ShowReasoning(betweenSummaries)
+	}
+	shown := into.ShowReasoning(s.text)
+	b.Text.WriteString(shown)
+	return piece(chat.ReasoningPiece, between+shown)
+}
 
 func (d *responsesDecoder) index(stated *int, id text) int {
 	if stated != nil {
@@ -288,7 +307,7 @@ func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piec
 				into.Refusal.WriteString(string(p.Refusal))
 			}
 		}
-		return said(index, spoken{text: missing(b.Text.String(), i.text(""), into)}, into)
+		return saidIn(index, spoken{text: missing(b.Text.String(), i.text(""), into)}, into)
 	case "function_call":
 		call, isNew := into.Call(index)
 		call.ID, call.Name = first(string(i.CallID), call.ID), first(string(i.Name), call.Name)
@@ -380,10 +399,10 @@ func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat
 func (r *responsesBody) compare(into *chat.Answer) {
 	said, calls := "", 0
 	for _, item := range r.Output {
-		switch item.Type {
-		case "message":
+		switch {
+		case item.Type == "message" && item.Phase != commentary:
 			said += item.text("")
-		case "function_call":
+		case item.Type == "function_call":
 			calls++
 		}
 	}
