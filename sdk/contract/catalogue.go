@@ -40,6 +40,7 @@ type Row struct {
 	Aliases []string
 
 	alternative Class    // an additional allowed class, or ClassNone
+	answerable  bool     // a capability may answer with the type although its class is stop!
 	elsewhere   *Outcome // the outcome for every source but request
 }
 
@@ -55,6 +56,14 @@ func (r Row) For(source Source) Outcome {
 // class.
 func (r Row) Allows(class Class, source Source) bool {
 	return class == r.For(source).Class || (r.alternative != ClassNone && class == r.alternative)
+}
+
+// FromCapability reports whether a capability may answer with an error of the
+// type. Types of class stop!, and those without a class, are decisions of the
+// host about its requests, runs and settings. A capability may answer with those
+// about the request that it got, or that it made itself.
+func (r Row) FromCapability() bool {
+	return r.Class != ClassFinal && r.Class != ClassNone || r.answerable
 }
 
 // Namespace returns the part of a type before the slash, or "".
@@ -80,6 +89,11 @@ func (r Row) or(sources ...Source) Row {
 
 func (r Row) orClass(class Class) Row {
 	r.alternative = class
+	return r
+}
+
+func (r Row) fromCapability() Row {
+	r.answerable = true
 	return r
 }
 

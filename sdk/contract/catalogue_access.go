@@ -4,11 +4,11 @@ package contract
 func accessErrors() []Row {
 	return []Row{
 		row("policy/blocked", ClassFinal, SourceRequest, false, 403,
-			"a policy denies it", "the details name the rule"),
+			"a policy denies it", "the details name the rule").fromCapability(),
 		row("auth/forbidden", ClassFinal, SourceRequest, false, 403,
-			"the caller may not do this", "the details name the rule"),
+			"the caller may not do this", "the details name the rule").fromCapability(),
 		row("auth/forbidden-effect", ClassFinal, SourceRequest, false, 403,
-			"the caller may not cause this effect", "the details name the rule"),
+			"the caller may not cause this effect", "the details name the rule").fromCapability(),
 		row("auth/unauthorized", ClassFinal, SourceRequest, false, 401,
 			"the caller is not identified", "send a valid token"),
 		row("auth/ambiguous", ClassFinal, SourceRequest, false, 400,
@@ -23,11 +23,11 @@ func accessErrors() []Row {
 			"the daemon has no identity store", "configure one in ferment.hcl"),
 
 		row("budget/exceeded", ClassFinal, SourceRequest, false, 429,
-			"a budget is used up", "the details have scope, remaining amount and reset time"),
+			"a budget is used up", "the details have scope, remaining amount and reset time").fromCapability(),
 		row("budget/would-exceed", ClassFinal, SourceRequest, false, 402,
-			"the call cannot fit into a budget", "the details have scope and remaining amount"),
+			"the call cannot fit into a budget", "the details have scope and remaining amount").fromCapability(),
 		row("budget/unavailable", ClassFinal, SourceHost, true, 503,
-			"the ledger cannot be read", "try again later"),
+			"the ledger cannot be read", "try again later").fromCapability(),
 
 		row("effects/invalid-input", ClassStop, SourceRequest, false, 400,
 			"the call of an effect tool is wrong", "correct the input where the message says"),

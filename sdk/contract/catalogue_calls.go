@@ -4,7 +4,7 @@ package contract
 func callErrors() []Row {
 	return []Row{
 		row("invalid-request", ClassFinal, SourceRequest, false, 400,
-			"the envelope of the request is wrong", "change the request where the message says"),
+			"the envelope of the request is wrong", "change the request where the message says").fromCapability(),
 		row("input/invalid", ClassStop, SourceRequest, false, 400,
 			"the capability refuses this input", "correct the input where the message says"),
 		row("render/missing", ClassStop, SourceRequest, false, 400,
@@ -18,7 +18,7 @@ func callErrors() []Row {
 		row("chess/game-over", ClassStop, SourceRequest, false, 400,
 			"the game has ended: there is no move to find", "ask about a position with legal moves"),
 		row("unsupported/intent", ClassFinal, SourceRequest, false, 422,
-			"no capability may serve this intent", "the rejected candidates in the details say why each was left out"),
+			"no capability may serve this intent", "the rejected candidates in the details say why each was left out").fromCapability(),
 		row("cap/not-found", ClassStop, SourceRequest, false, 404,
 			"a handle names a capability that no plugin provides", "name one that `ferment plugin list` shows"),
 
@@ -27,10 +27,10 @@ func callErrors() []Row {
 			otherwise(ClassRepair, true, 502, SourcePlugin),
 		row("plan/too-deep", ClassFinal, SourceRequest, false, 400,
 			"plans call plans beyond the depth limit", "look for a capability that answers with a call of itself").
-			otherwise(ClassFinal, false, 502, SourcePlugin),
+			otherwise(ClassFinal, false, 502, SourcePlugin).fromCapability(),
 		row("plan/too-large", ClassFinal, SourceRequest, false, 400,
 			"the plan grows beyond the limit of nodes", "split the plan or narrow its maps").
-			otherwise(ClassFinal, false, 502, SourcePlugin),
+			otherwise(ClassFinal, false, 502, SourcePlugin).fromCapability(),
 		row("slot/unresolved", ClassStop, SourceRequest, false, 400,
 			"a slot had no value when its node ran", "give the slot a :slot/default or the node a :when").
 			otherwise(ClassStop, false, 502, SourcePlugin),

@@ -68,15 +68,20 @@ func (a *attempt) classifyLostCall(ctx context.Context) {
 }
 
 // replaceReservedType replaces error types that only the host may use, such as
-// canceled, runtime/internal and race/lost, by runtime/invoke-failed (ATT-003).
-// A capability's own budget/exceeded gets class switch: it does not limit other
-// candidates.
+// canceled, journal/full and run/suspended, by runtime/invoke-failed (ATT-003).
+// A capability with effects may return effects/outcome-unknown, such as that of a
+// request that it made; without effects nothing can be unknown (JRN-041). A
+// capability's own budget error gets class switch: it does not limit other
+// candidates. Capabilities of the host itself may use every type.
 func (a *attempt) replaceReservedType(err *contract.Error) *contract.Error {
-	switch err.Type {
-	case "canceled", "runtime/internal", "race/lost", "runtime/starting", "runtime/draining":
+	r, known := contract.Lookup(err.Type)
+	switch {
+	case !known || a.capability.Plugin == "", err.Type == "effects/outcome-unknown" && a.recovery != contract.RecoveryNone:
+		return err
+	case !r.FromCapability():
 		return contract.Errorf("runtime/invoke-failed", "node %s: :%s returned the reserved error type :%s: %s",
 			a.n.w.Node, a.capability.ID, err.Type, err.Message).WithCause(err)
-	case "budget/exceeded":
+	case contract.Namespace(err.Type) == "budget":
 		return err.WithClass(contract.ClassSwitch)
 	}
 	return err

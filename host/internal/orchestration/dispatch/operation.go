@@ -119,7 +119,7 @@ func (o *operation) resolvedRecord() *journal.NodeResolved {
 // retry settings as details.
 func (o *operation) fail(err *contract.Error) {
 	p, result := &o.node.w.Policy.Policy, &o.attempts.result
-	if err.Type == "budget/exceeded" {
+	if contract.Namespace(err.Type) == "budget" {
 		err = err.WithClass(contract.ClassFinal) // no cheaper candidate is left
 	}
 	attempts := make([]edn.Value, len(result.Attempts))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,6 +324,8 @@ func TestRecoveryClasses(t *testing.T) {
 		"idempotent, definite: next may serve":      {writes + " :cap/idempotent? true", fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
 		"once, crash: never again":                  {writes, crash, []string{"t/a"}, "effects/outcome-unknown"},
 		"once, silence: never again":                {writes, dispatchtest.Step{Hang: true}, []string{"t/a"}, "effects/outcome-unknown"},
+		"idempotent, said by the type of the host":  {writes + " :cap/idempotent? true", fails("effects/outcome-unknown"), []string{"t/a"}, "effects/outcome-unknown"},
+		"once, said by the type of the host":        {writes, fails("effects/outcome-unknown"), []string{"t/a"}, "effects/outcome-unknown"},
 		"once, said to be unknown":                  {writes, dispatchtest.Step{Err: contract.Errorf("provider/error", "x").WithDetail("effect/state", edn.K("unknown"))}, []string{"t/a"}, "effects/outcome-unknown"},
 		"once, definite: again":                     {writes, fails("provider/unavailable"), []string{"t/a", "t/a", "t/b"}, ""},
 		"once, answer refused by a gate: end":       {writes, out(`"no map"`), []string{"t/a"}, "schema/invalid"},
@@ -554,6 +557,44 @@ func TestNoSuchTool(t *testing.T) {
 	require.NotNil(t, r.Err)
 	assert.Equal(t, "effects/unsupported-tool 422", fmt.Sprint(r.Err.Type, " ", r.Err.HTTPStatus()))
 	assert.Empty(t, w.Calls())
+}
+
+// ATT-003, ERR-006: a capability without effects answers with each type of class stop!, as error or
+// in its answer. Only those about the request end the node; no other stops the failover, and none
+// says something about the run, the journal or the settings of the host.
+func TestTypesOfTheHost(t *testing.T) {
+	request := []string{
+		"auth/forbidden", "auth/forbidden-effect", "invalid-request", "plan/too-deep", "plan/too-large", "policy/blocked", "unsupported/intent",
+	}
+	var final []string
+	for _, row := range contract.Rows() {
+		if row.Class != contract.ClassFinal && row.Class != contract.ClassNone {
+			continue
+		}
+		answer := dispatchtest.Step{Raw: edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("error"),
+			edn.K("error"), edn.MustMap(edn.K("type"), edn.K(row.Type), edn.K("message"), edn.Text("mine"))))}
+		for name, step := range map[string]dispatchtest.Step{"error": fails(row.Type), "answer": answer} {
+			w := world(t, "", "")
+			w.On("t/a", step)
+			w.On("t/b", out(`{:n 2}`))
+			if r := serve(t, w, order{layer: retries(0, 1)}); r.Err != nil {
+				final = append(final, row.Type)
+				assert.Equal(t, row.Type, r.failure(), name)
+				continue
+			}
+			w = world(t, "")
+			w.On("t/a", step)
+			r := serve(t, w, order{layer: retries(0, 1)})
+			if contract.Namespace(row.Type) == "budget" {
+				assert.Equal(t, row.Type, r.failure(), name)
+				continue
+			}
+			assert.Equal(t, "runtime/invoke-failed", r.failure(), "%s %s", row.Type, name)
+			assert.ErrorIs(t, r.Err, contract.OfType(row.Type), "the cause")
+		}
+	}
+	slices.Sort(final)
+	assert.Equal(t, request, slices.Compact(final))
 }
 
 // ATT-003, ATT-008: a budget/exceeded of a capability, as error or in its

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 //go:embed project
@@ -195,12 +196,20 @@ func (c *command) lockProject(ctx context.Context, dir string) error {
 	return nil
 }
 
+// changeDir returns the command of a shell that changes into a directory.
+func changeDir(dir string) string {
+	if strings.HasPrefix(dir, "-") { // not an option
+		dir = "./" + dir
+	}
+	return launch.ShellLine("cd", dir)
+}
+
 // tellProject prints the written files and the next commands.
 func (c *command) tellProject(name, dir string, written []string) error {
 	next := []string{"ferment check hello.edn", "ferment run hello.edn", `ferment act text/respond '{:prompt "hi"}'`,
 		"ferment serve"}
 	if filepath.Clean(name) != "." {
-		next = append([]string{"cd " + name}, next...)
+		next = append([]string{changeDir(name)}, next...)
 	}
 	if c.format != formatText {
 		files, steps := make([]edn.Value, len(written)), make([]edn.Value, len(next))

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,6 +50,31 @@ func TestInit(t *testing.T) {
 	s := w.serve("--profile", "test") // its listener uses a free port
 	assert.Equal(t, greeting, saidBy(t, w.run(asked...)))
 	s.stop()
+}
+
+// TestChangeDirectory: a shell that gets the first command that init, and plugin new, prints is in the
+// new directory, whatever its name is.
+func TestChangeDirectory(t *testing.T) {
+	t.Parallel()
+	w := newcomer(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "p/mit leer"), 0o755))
+	for _, name := range []string{"mit leer/ünï", "it's $HOME", "-dash"} {
+		for _, args := range [][]string{
+			{"init", "--", name},
+			{"plugin", "new", "mine", "--kind", "judge", "--lang", "python", "--interpreter", built.ferment, "--dir", "./p/" + name},
+		} {
+			got := w.run(args...)
+			require.Equal(t, 0, got.code, got.stderr)
+			_, step, found := strings.Cut(got.stdout, "\n  cd ")
+			require.True(t, found, got.stdout)
+			step, _, _ = strings.Cut(step, "\n")
+			sh := exec.Command("sh", "-c", "cd "+step+" && pwd -P")
+			sh.Dir = w.dir
+			out, err := sh.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			assert.True(t, strings.HasSuffix(strings.TrimSpace(string(out)), "/"+name), "%s", out)
+		}
+	}
 }
 
 // OPS-002: a directory that a command creates on the way to its file can be the data directory.

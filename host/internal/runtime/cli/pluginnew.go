@@ -76,8 +76,8 @@ func (c *command) newPlugin(ctx context.Context, p scaffold.Project, dir string)
 			edn.K("dir"), edn.Text(dir), edn.K("kind"), edn.K(p.Kind), edn.K("lang"), edn.K(p.Lang),
 			edn.K("files"), edn.Vector(paths...)))
 	}
-	_, err = fmt.Fprintf(c.env.Stdout, "%s: kind %s, in %s, %d files\n\n  cd %s\n%s  ./check\n  %s\n",
-		p.Name, p.Kind, p.Lang, len(files), c.relative(dir), prepare(p), p.Try())
+	_, err = fmt.Fprintf(c.env.Stdout, "%s: kind %s, in %s, %d files\n\n  %s\n%s  ./check\n  %s\n",
+		p.Name, p.Kind, p.Lang, len(files), changeDir(c.relative(dir)), prepare(p), p.Try())
 	return err
 }
 

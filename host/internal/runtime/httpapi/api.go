@@ -139,10 +139,11 @@ func (x *exchange) answer() (r reply) {
 	}()
 	defer func() { x.auditRefusal(r) }()
 	setHeaders(x.w.Header(), x.r.URL.Path)
-	if len(x.r.TransferEncoding) > 0 {
+	if len(x.r.TransferEncoding) > 0 || !x.r.ProtoAtLeast(1, 1) {
 		// The request may also have had a Content-Length, which net/http
 		// drops. A proxy that used it would see the next request at another
-		// offset.
+		// offset. Of a request before HTTP/1.1 net/http drops the
+		// Transfer-Encoding instead.
 		x.w.Header().Set("Connection", "close")
 	}
 	var acceptable bool

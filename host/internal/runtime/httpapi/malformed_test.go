@@ -199,11 +199,18 @@ func TestHintOfAnUnknownAction(t *testing.T) {
 }
 
 // A request with both Content-Length and Transfer-Encoding is the last one of
-// its connection: what follows it is not read as a request.
+// its connection: what follows it is not read as a request. So is every request
+// of HTTP/1.0, which does not have a Transfer-Encoding.
 func TestTwoLengthsEndTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	const kept = "Connection: keep-alive\r\n"
+	old := func(head string) string { return strings.Replace(head, "HTTP/1.1", "HTTP/1.0", 1) + kept }
 	for _, first := range []string{
+		old(toAct) + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n{}",
+		old(toAct) + "Transfer-Encoding: chunked\r\n\r\n5\r\nGET /\r\n0\r\n\r\n",
+		old(toLook) + "Transfer-Encoding: chunked\r\n\r\n",
+		old(toLook) + "\r\n",
 		toAct + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		toLook + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
 	} {
