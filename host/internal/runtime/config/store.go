@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -49,7 +49,7 @@ func (s Store) Lasts() bool { return s.File != "" || s.DSN != nil }
 func (c *Config) StoreDSN() (string, error) {
 	text, err := c.Store.DSN.Read(c.lookup)
 	if err != nil {
-		return "", fmt.Errorf("store.dsn: %w", err)
+		return "", contract.Errorf("config/secret-missing", "store.dsn: %w", err)
 	}
 	return text, nil
 }

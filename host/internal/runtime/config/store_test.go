@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // JRN-003, JRN-006, JRN-060, HCL-018: the defaults of the store by profile.
@@ -34,12 +35,13 @@ func TestStoreDefaults(t *testing.T) {
 // SES-030, JRN-007: the driver postgres takes its connection string from a secret, of
 // which nothing is shown.
 func TestStoreOnPostgres(t *testing.T) {
+	env := map[string]string{"FERMENT_DSN": "postgres://ann:hidden@db/x"}
 	c, ds := configtest.LoadWith(t, `store {
   driver = "postgres"
   dsn    = secret("env:FERMENT_DSN")
   lease  = "1m"
 }
-`, nil, map[string]string{"FERMENT_DSN": "postgres://ann:hidden@db/x"})
+`, nil, env)
 	require.Empty(t, configtest.Types(ds))
 	assert.True(t, c.Store.Lasts())
 	assert.Empty(t, c.Store.File)
@@ -51,6 +53,11 @@ func TestStoreOnPostgres(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, shown, "env:FERMENT_DSN")
 	assert.NotContains(t, shown, "hidden")
+
+	delete(env, "FERMENT_DSN")
+	_, err = c.StoreDSN()
+	require.ErrorIs(t, err, contract.OfType("config/secret-missing"), "a command without the variable")
+	assert.Contains(t, err.Error(), "FERMENT_DSN")
 }
 
 func TestStoreSettings(t *testing.T) {
