@@ -96,14 +96,8 @@ func (c *checker) inheritedMusts(intent string) []string {
 func (c *checker) judgeable(n *Node, l *policy.Layer, check *registry.Check) bool {
 	d := c.env.Demand(n, l)
 	authors := d.Bind().Accepted
-	return len(authors) == 0 || slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) })
-}
-
-// judged reports whether any capability may serve a check of an answer of author (GATE-009).
-func (c *checker) judged(check *registry.Check, author string) bool {
-	l := policy.CheckLayer(c.env.Registry, check, author)
-	d := policy.Demand{Registry: c.env.Registry, Intent: check.Intent, Layer: &l}
-	return d.AnyFits()
+	return len(authors) == 0 ||
+		slices.ContainsFunc(authors, func(author string) bool { return policy.Judgeable(c.env.Registry, check, author) })
 }
 
 // lacks returns the keys that the intent of a check requires and that neither

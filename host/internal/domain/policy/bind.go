@@ -255,3 +255,10 @@ func CheckLayer(r *registry.Registry, check *registry.Check, author string) Laye
 	}
 	return Layer{Effects: Of(CheckEffects, Origin{}), Exclude: NamesOf(Origin{}, excluded...)}
 }
+
+// Judgeable reports whether any capability may serve a check of an answer of author (GATE-009).
+func Judgeable(r *registry.Registry, check *registry.Check, author string) bool {
+	l := CheckLayer(r, check, author)
+	d := Demand{Registry: r, Intent: check.Intent, Layer: &l}
+	return d.AnyFits()
+}

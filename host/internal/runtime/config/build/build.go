@@ -219,6 +219,7 @@ func (b *builder) generation() *Generation {
 			who.Intents = append(who.Intents, in.ID)
 		}
 	}
+	b.unjudged(reg, intents)
 	b.templates(plan.Env{Registry: reg, Policies: book, Budgets: budgets, Prompts: prompts})
 	return &Generation{
 		Registry: reg,

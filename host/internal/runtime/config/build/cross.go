@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -213,6 +214,37 @@ func (b *builder) uncallable(s *decode.Section, in registry.Intent, effects *pol
 				Range:    item.At,
 				Path:     append(slices.Clone(s.Node.Path), "candidates"),
 				Hint:     err.Hint,
+			})
+		}
+	}
+}
+
+// unjudged reports the must checks of an intent whose capabilities may judge the answer of none of
+// its candidates, for example because they have effects: every act of the intent would fail. A plan
+// check reports them as CHECK-022.
+func (b *builder) unjudged(reg *registry.Registry, intents []registry.Intent) {
+	if b.blind || len(b.undescribed()) > 0 {
+		return // unknown capabilities may judge
+	}
+	for i, in := range intents {
+		s, candidates := b.All("intent")[i], b.mayServe(in)
+		for _, item := range s.Block("done").Attrs["must"].Items {
+			name, _ := item.EDN.AsString()
+			check, ok := reg.Check(name)
+			if !ok || check.Kind != registry.CheckCapability || len(candidates) == 0 ||
+				!slices.ContainsFunc(reg.Candidates(check.Intent), func(id string) bool { _, ok := reg.Capability(id); return ok }) ||
+				slices.ContainsFunc(reg.Candidates(check.Intent), func(id string) bool { _, absent := reg.Absent(id); return absent }) ||
+				slices.ContainsFunc(candidates, func(c registry.Capability) bool { return policy.Judgeable(reg, check, c.ID) }) {
+				continue
+			}
+			b.Report.Add(diag.Diagnostic{
+				Type: "config/range",
+				Message: fmt.Sprintf("no answer of %s can pass check %s: no capability that may judge its candidates serves %s",
+					s.Node.Title(), diag.Quote(name), check.Intent),
+				Range: item.At,
+				Path:  append(slices.Clone(s.Node.Path), "done", "must"),
+				Hint: fmt.Sprintf("let another capability than the candidates serve %s, with no other effects than %s",
+					check.Intent, strings.Join(policy.CheckEffects[1:], " and ")),
 			})
 		}
 	}

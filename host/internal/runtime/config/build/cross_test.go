@@ -73,6 +73,37 @@ func TestCrossChecks(t *testing.T) {
 	}
 }
 
+// CHECK-022, GATE-009: a must check of an intent that no capability may answer is an error at its
+// place. One with effects may not, nor may the only candidate judge itself.
+func TestUnjudged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		judge []string // effects of another capability that serves the intent of the check
+		types []string
+	}{
+		"pure":         {[]string{"none"}, nil},
+		"reads":        {[]string{"fs/read"}, nil},
+		"effects":      {[]string{"fs/write"}, []string{"config/range"}},
+		"its own work": {nil, []string{"config/range"}},
+	} {
+		d := configtest.Chess()
+		if tc.judge != nil {
+			other := d.Capabilities[0]
+			other.ID, other.Effects = "chess/other", tc.judge
+			d.Capabilities = append(d.Capabilities, other)
+		}
+		text := "check \"g\" {\n  intent = \"chess/best-move\"\n}\n\nintent \"chess/best-move\" {\n  in         = \"req/chess.position\"\n" +
+			"  out        = \"res/chess.move+pv+eval\"\n  effects    = [\"none\", \"fs/read\", \"fs/write\"]\n}\n\n" +
+			"intent \"chess/mine\" {\n  in         = \"req/chess.position\"\n  out        = \"res/chess.move+pv+eval\"\n  candidates = [\"chess/engine\"]\n\n  done {\n    must = [\"g\"]\n  }\n}\n\n" + configtest.OnePlugin
+		d.Capabilities[0].Intents = append(d.Capabilities[0].Intents, "chess/mine")
+		c, ds := configtest.LoadWith(t, text, configtest.Describer{"chess": d}, nil)
+		assert.Equal(t, tc.types, configtest.Types(ds), "%s: %s", name, c.Report(0).Text(false))
+		for _, d := range ds {
+			assert.Equal(t, diag.SeverityError, d.Severity)
+			assert.Equal(t, []string{"intent", "chess/mine", "done", "must"}, d.Path)
+		}
+	}
+}
+
 // ATT-002: retries are reported as idle where no failure can lead to another attempt, and only there.
 func TestIdleRetries(t *testing.T) {
 	block := func(name, body string) string { return "dispatch \"" + name + "\" {\n" + body + "}\n\n" }
