@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
@@ -297,7 +298,7 @@ func (c control) page(ctx context.Context, v journal.View, after string, limit i
 	for i, rec := range page.Records {
 		rows[i] = rec.Value()
 		if act, ok := rec.Body.(*journal.ActFinished); ok && act.ErrorType != "" && act.Message == "" {
-			if failure := c.failureOf(ctx, h, act.Run); failure != nil {
+			if failure := h.failureOf(ctx, act.Run); failure != nil {
 				rows[i] = rows[i].AssocKey("message", edn.Text(journal.HideText(failure.Message)))
 			}
 		}
@@ -306,11 +307,11 @@ func (c control) page(ctx context.Context, v journal.View, after string, limit i
 }
 
 // failureOf returns the error with which a run ended; nil if it is not recorded any more.
-func (c control) failureOf(ctx context.Context, h *Host, run string) *contract.Error {
+func (h *Host) failureOf(ctx context.Context, run string) *contract.Error {
 	var last []journal.Record
-	if c.store != nil {
-		if row, err := c.store.Run(ctx, run); err == nil {
-			last, _ = c.store.Read(ctx, run, row.Records-1, 1)
+	if s, ok := h.journal.(*store.Store); ok {
+		if row, err := s.Run(ctx, run); err == nil {
+			last, _ = s.Read(ctx, run, row.Records-1, 1)
 		}
 	} else {
 		last, _ = h.journal.Records(run)
