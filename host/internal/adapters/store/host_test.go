@@ -135,7 +135,7 @@ func TestEachRunThatEndsHasARow(t *testing.T) {
 		common := `:epoch 1 :kind :act/finished :operation :act/run :principal "uid/7" :principal/type :user :roles #{} :run "host" :trace {} :v 1`
 		for i, own := range []string{
 			`{:act/run "run_1" :session/id "session of run_1" :cap/id :a/one :executed? true :intent :a/b :latency-ms 7 :outcome :ok :status :completed :seq 1 `,
-			`{:act/run "run_2" :session/id "session of run_2" :error/type :provider/error :executed? false :intent :a/b :latency-ms 3
+			`{:act/run "run_2" :session/id "session of run_2" :error/type :provider/error :executed? false :intent :a/b :latency-ms 3 :message "no model answers"
 				:outcome :error :status :failed :seq 2 `,
 		} {
 			want := edn.MustRead(own+common+"}").AssocKey("at", edn.Inst(got[i].At))

@@ -57,7 +57,7 @@ type item struct {
 	body []byte
 }
 
-func newItem(run *liveRun, rec journal.Record) item { return item{run, rec, rec.Stored().Canonical()} }
+func newItem(run *liveRun, rec journal.Record) item { return item{run, rec, rec.Value().Canonical()} }
 
 // job is a change of the database other than records, executed in a transaction of its own.
 type job struct {

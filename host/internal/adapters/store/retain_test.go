@@ -78,66 +78,6 @@ func TestPurgeErasesValues(t *testing.T) {
 	require.NoError(t, s.Verify(context.Background(), "run_c"))
 }
 
-// JRN-061: the texts of a run that are no values of it go with its values: shown pieces of text, messages and details of
-// errors, conditions, what a plugin says of its answer, why a run was canceled. Before, they are read as they were;
-// afterwards the records keep their chain and the types of errors, also in an export and an import of it.
-func TestPurgeErasesTextsOfRecords(t *testing.T) {
-	onEach(t, func(t *testing.T, on backend) {
-		dir := t.TempDir()
-		s := on.openAt(t, dir)
-		failed := contract.Errorf("provider/error", "it said %s", canary).WithHint("ask "+canary).
-			WithDetail("body", edn.Text(canary))
-		sc := newScript("run_a")
-		records := []journal.Record{
-			sc.accepted(nothing),
-			sc.record(&journal.PlanResolved{Plan: journal.RefTo(nothing), Source: "request",
-				Warnings: []edn.Value{edn.MustMap(edn.K("message"), edn.Text(canary))}}),
-			sc.record(&journal.NodeSkipped{Op: "call", When: edn.Vector(edn.Text(canary))}),
-			sc.step(nothing, nothing)[0],
-			sc.record(&journal.AttemptChunk{Attempt: 1, Text: canary, Visible: journal.VisibleChunk}),
-			sc.record(&journal.AttemptChunk{Attempt: 1, Chunk: 1, Visible: journal.VisibleChunk}),
-			sc.record(&journal.AttemptFinished{Attempt: 1, Outcome: "error", Usage: usage, Err: failed,
-				Meta: edn.MustMap(edn.K("note"), edn.Text(canary))}),
-			sc.record(&journal.NodeFailed{Err: failed, Attempts: 1}),
-			sc.record(&journal.CancelRequested{By: "uid/7", Why: canary}),
-			sc.record(&journal.RunFinished{Status: "failed", Response: journal.RefTo(nothing), Err: failed,
-				Totals: edn.MustRead(`{:operations {} :attempts {}}`)}),
-		}
-		for i := range records {
-			records[i].Seq = i + 1 // step numbers more than the one that is used
-		}
-		appendAll(t, s, records...)
-		require.NoError(t, s.Sync(t.Context(), "run_a"))
-		s.Drop("run_a")
-		read, err := s.Read(t.Context(), "run_a", 0, 99)
-		require.NoError(t, err)
-		require.Equal(t, texts(records), texts(read), "they are read as they were recorded")
-		require.NoError(t, s.Verify(t.Context(), "run_a"))
-
-		var before, after bytes.Buffer
-		require.NoError(t, s.Export(t.Context(), "run_a", &before))
-		assert.Contains(t, before.String(), canary)
-		require.NoError(t, s.Purge(t.Context(), "run_a"))
-		require.NoError(t, s.Verify(t.Context(), "run_a"))
-		require.NoError(t, s.Export(t.Context(), "run_a", &after))
-		assert.NotContains(t, after.String(), canary)
-		assert.False(t, onDisk(t, dir, canary))
-		read, err = s.Read(t.Context(), "run_a", 0, 99)
-		require.NoError(t, err)
-		require.Len(t, read, len(records))
-		assert.NotContains(t, strings.Join(texts(read), "\n"), canary)
-		assert.Equal(t, "provider/error", read[len(read)-1].Body.(*journal.RunFinished).Err.Type)
-		assert.Equal(t, failed.Class, read[len(read)-1].Body.(*journal.RunFinished).Err.Class)
-
-		for _, file := range []*bytes.Buffer{&before, &after} {
-			other := on.openAt(t, t.TempDir())
-			_, err := other.Import(t.Context(), file)
-			require.NoError(t, err)
-			require.NoError(t, other.Verify(t.Context(), "run_a"))
-		}
-	})
-}
-
 // onDisk reports whether a file below dir holds the text.
 func onDisk(t *testing.T, dir, text string) (found bool) {
 	require.NoError(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {

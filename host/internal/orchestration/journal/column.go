@@ -31,9 +31,6 @@ type column[T any] struct {
 	wanted  func(x *T) bool
 	exactly bool
 	ref     func(x *T) *Ref // returns the reference; nil for other columns
-	// apart says that a store keeps the value apart from the record, which has its hash, so that
-	// a purge can erase it.
-	apart bool
 }
 
 // The types of the columns, as schemas.
@@ -79,12 +76,6 @@ func (c column[T]) needed(when string, condition func(x *T) bool) column[T] {
 // only marks a key as optional and writes it only if condition holds.
 func (c column[T]) only(when string, condition func(x *T) bool) column[T] {
 	c.when, c.present = when, condition
-	return c
-}
-
-// erasable marks a key that repeats contents of a run (JRN-061).
-func (c column[T]) erasable() column[T] {
-	c.apart = true
 	return c
 }
 
@@ -371,11 +362,6 @@ type description interface {
 	// take reads a body from a record and returns the first ill-typed key, or "".
 	take(rec edn.Value, d *Decoder) (b Body, bad string)
 	hasPath() bool
-	// apart yields the keys whose values a store keeps apart from the record, with what is in
-	// place of a value that was erased.
-	apart(yield func(key, blank edn.Value))
-	// erasable yields the keys of apart that a body has, with their values.
-	erasable(b Body, yield func(key, v edn.Value))
 	row() kindRow
 }
 
@@ -499,29 +485,6 @@ func (t *table[T]) refs(b Body, yield func(Ref)) {
 	for i := range t.columns {
 		if c := &t.columns[i]; c.ref != nil && c.ref(x).set {
 			yield(*c.ref(x))
-		}
-	}
-}
-
-func (t *table[T]) apart(yield func(key, blank edn.Value)) {
-	for i := range t.columns {
-		switch c := &t.columns[i]; {
-		case !c.apart:
-		case c.schema == tMap:
-			yield(c.name, edn.MustMap())
-		case c.schema == tMaps:
-			yield(c.name, edn.Vector())
-		default:
-			yield(c.name, edn.Text(erased))
-		}
-	}
-}
-
-func (t *table[T]) erasable(b Body, yield func(key, v edn.Value)) {
-	x := t.of(b)
-	for i := range t.columns {
-		if c := &t.columns[i]; c.apart && (c.present == nil || c.present(x)) {
-			yield(c.name, c.put(x))
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (d *Decoder) Ordered(v edn.Value) bool {
 	return Kind(kind) == KindBudgetReserved || Kind(kind) == KindBudgetSettled
 }
 
-// Decode is the inverse of [Record.Stored], and of [Record.Value]. The error is a *contract.Error of type
+// Decode is the inverse of [Record.Value]. The error is a *contract.Error of type
 // journal/damaged, which names a key that is missing, unknown or ill-typed.
 func (d *Decoder) Decode(v edn.Value) (Record, error) {
 	rec, bad := d.decode(v)
@@ -61,8 +61,6 @@ func (d *Decoder) decode(v edn.Value) (rec Record, bad string) {
 		}
 		rec.Node, _ = v.Key("node").AsString()
 	}
-	rec.decoded = true
-	v, rec.apart = d.whole(v, description)
 	if rec.Body, bad = description.take(v, d); bad != "" {
 		return rec, ":" + bad + " is ill-typed"
 	}
@@ -115,12 +113,4 @@ func (l lookup) Value() edn.Value {
 
 // Refs calls yield with each reference to a value that a store must store with the
 // record.
-func (r Record) Refs(yield func(Ref)) {
-	r.Body.describe().refs(r.Body, yield)
-	if !r.decoded {
-		r.toStore(func(_, whole edn.Value) { yield(RefTo(whole)) })
-	}
-	for _, ref := range r.apart {
-		yield(ref)
-	}
-}
+func (r Record) Refs(yield func(Ref)) { r.Body.describe().refs(r.Body, yield) }

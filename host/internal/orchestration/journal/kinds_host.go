@@ -125,7 +125,7 @@ type ActFinished struct {
 	ErrorType     string
 	Latency       time.Duration
 	Executed      bool
-	Message       string // in rows of older hosts; it is in run/finished, so that a purge erases it
+	Message       string
 	// ReplayOf is the run that this one replays, ReplayBy the principal that replays it;
 	// empty: none.
 	ReplayOf, ReplayBy string
@@ -152,13 +152,14 @@ var actFinished = kindOf(KindActFinished, false,
 	keyword("error/type", func(x *ActFinished) *string { return &x.ErrorType }).optional("an error"),
 	duration("latency-ms", func(x *ActFinished) *time.Duration { return &x.Latency }),
 	flag("executed?", func(x *ActFinished) *bool { return &x.Executed }),
-	text("message", func(x *ActFinished) *string { return &x.Message }).optional("shown with an error of a run that was not purged"),
+	text("message", func(x *ActFinished) *string { return &x.Message }).optional("an error"),
 	text("replay/of", func(x *ActFinished) *string { return &x.ReplayOf }).optional("it replays another run"),
 	text("replay/by", func(x *ActFinished) *string { return &x.ReplayBy }).optional("a principal replays another run"),
 )
 
 // ActOf returns the row of the audit trail for a finished run. records must start with
-// run/accepted and end with run/finished; else the result is nil.
+// run/accepted and end with run/finished; else the result is nil. Secrets in the error
+// message are hidden.
 func ActOf(records []Record) *ActFinished {
 	if len(records) == 0 {
 		return nil
@@ -175,7 +176,7 @@ func ActOf(records []Record) *ActFinished {
 		Latency: finished.Latency, Executed: finished.Executed, ReplayOf: accepted.ReplayOf, ReplayBy: accepted.ReplayBy,
 	}
 	if finished.Err != nil {
-		a.Outcome, a.ErrorType = ActError, finished.Err.Type
+		a.Outcome, a.ErrorType, a.Message = ActError, finished.Err.Type, HideText(finished.Err.Message)
 	}
 	for _, rec := range slices.Backward(records) {
 		if node, ok := rec.Body.(*NodeCommitted); ok && node.CapID != "" {

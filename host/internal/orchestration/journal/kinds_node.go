@@ -35,7 +35,7 @@ var planResolved = kindOf(KindPlanResolved, true,
 	reference("plan", func(x *PlanResolved) *Ref { return &x.Plan }),
 	enum("source", func(x *PlanResolved) *string { return &x.Source }, "request", "template", "intent", "route", "answer", "inline"),
 	amounts("worst-case", func(x *PlanResolved) *edn.Value { return &x.WorstCase }),
-	list("warnings", tMaps, func(x *PlanResolved) *[]edn.Value { return &x.Warnings }, same, anything, isMap).erasable(),
+	list("warnings", tMaps, func(x *PlanResolved) *[]edn.Value { return &x.Warnings }, same, anything, isMap),
 	mark("unbounded?", "no finite worst case", true, func(x *PlanResolved) *bool { return &x.Unbounded }),
 	reference("bindings", func(x *PlanResolved) *Ref { return &x.Bindings }).optional("the plan has bindings"),
 	ordinal("attempt", func(x *PlanResolved) *int { return &x.Attempt }).
@@ -170,7 +170,7 @@ func (*NodeSkipped) describe() description { return nodeSkipped }
 var nodeSkipped = kindOf(KindNodeSkipped, true,
 	keyword("op", func(x *NodeSkipped) *string { return &x.Op }),
 	field(always("when", `:any`, func(x *NodeSkipped) edn.Value { return x.When }, nil),
-		func(x *NodeSkipped) *edn.Value { return &x.When }, anything).erasable(),
+		func(x *NodeSkipped) *edn.Value { return &x.When }, anything),
 )
 
 // AttemptStarted is recorded before a request is sent to a plugin. Attempt counts from 1
@@ -267,9 +267,9 @@ var attemptFinished = kindOf(KindAttemptFinished, true,
 	enum("result/type", func(x *AttemptFinished) *string { return &x.ResultType }, "value", "plan", "stream").
 		required("an answer came", func(x *AttemptFinished) bool { return x.Result.set }),
 	reference("raw", func(x *AttemptFinished) *Ref { return &x.Raw }).optional("clean-up changed the answer"),
-	value("meta", tMap, func(x *AttemptFinished) *edn.Value { return &x.Meta }, isMap).optional("the plugin gave it").erasable(),
+	value("meta", tMap, func(x *AttemptFinished) *edn.Value { return &x.Meta }, isMap).optional("the plugin gave it"),
 	failure("error", func(x *AttemptFinished) **contract.Error { return &x.Err }).
-		required("the outcome is not ok", func(x *AttemptFinished) bool { return x.Outcome != OutcomeOK }).erasable(),
+		required("the outcome is not ok", func(x *AttemptFinished) bool { return x.Outcome != OutcomeOK }),
 	ofError("source", "source", func(x *AttemptFinished) **contract.Error { return &x.Err }).optional("the outcome is not ok"),
 	spent("extended-ms", "the soft limit was extended", func(x *AttemptFinished) *time.Duration { return &x.Extended }),
 )
@@ -331,7 +331,7 @@ var gateVerdict = kindOf(KindGateVerdict, true,
 	mark("memo?", "the judge graded an equal answer before", true, func(x *GateVerdict) *bool { return &x.Memo }),
 	ordinal("judge-calls", func(x *GateVerdict) *int { return &x.JudgeCalls }).optional("the judge was called").
 		unless(func(x *GateVerdict) bool { return x.JudgeCalls < 0 }),
-	failure("error", func(x *GateVerdict) **contract.Error { return &x.Err }).optional("the gate itself failed").erasable(),
+	failure("error", func(x *GateVerdict) **contract.Error { return &x.Err }).optional("the gate itself failed"),
 )
 
 // NodeCommitted publishes the value of a node. If FailureType is set, the node failed
@@ -379,7 +379,7 @@ func (*NodeFailed) Kind() Kind { return KindNodeFailed }
 func (*NodeFailed) describe() description { return nodeFailed }
 
 var nodeFailed = kindOf(KindNodeFailed, true,
-	failure("error", func(x *NodeFailed) **contract.Error { return &x.Err }).erasable(),
+	failure("error", func(x *NodeFailed) **contract.Error { return &x.Err }),
 	ofError("failure/type", "type", func(x *NodeFailed) **contract.Error { return &x.Err }),
 	ofError("class", "class", func(x *NodeFailed) **contract.Error { return &x.Err }),
 	ofError("source", "source", func(x *NodeFailed) **contract.Error { return &x.Err }),

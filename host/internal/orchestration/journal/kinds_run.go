@@ -192,7 +192,7 @@ var runResumed = kindOf(KindRunResumed, false,
 	instant("deadline-at", func(x *RunResumed) *time.Time { return &x.DeadlineAt }).optional("the run had failed"),
 	text("by", func(x *RunResumed) *string { return &x.By }).optional("a caller continues a run that had failed"),
 	instant("retry-at", func(x *RunResumed) *time.Time { return &x.RetryAt }).needed("why is retry", (*RunResumed).retries),
-	failure("error", func(x *RunResumed) **contract.Error { return &x.Err }).needed("why is retry", (*RunResumed).retries).erasable(),
+	failure("error", func(x *RunResumed) **contract.Error { return &x.Err }).needed("why is retry", (*RunResumed).retries),
 	text("traceparent", func(x *RunResumed) *string { return &x.TraceParent }).optional("its caller has a trace context"),
 )
 
@@ -251,7 +251,7 @@ var runSuspended = kindOf(KindRunSuspended, false,
 	list("open", `[:vector [:map {:closed true} [:path :any] [:node :string] [:attempt :int] [:cap/id :keyword] [:effect/key :string]]]`,
 		func(x *RunSuspended) *[]Question { return &x.Open }, Question.Value, questionFrom, Question.good),
 	failure("error", func(x *RunSuspended) **contract.Error { return &x.Err }).
-		needed("why is runtime/not-ready", func(x *RunSuspended) bool { return x.Why == WhyNotReady }).erasable(),
+		needed("why is runtime/not-ready", func(x *RunSuspended) bool { return x.Why == WhyNotReady }),
 )
 
 // CancelRequested records a request to cancel the run.
@@ -267,7 +267,7 @@ func (*CancelRequested) describe() description { return cancelRequested }
 
 var cancelRequested = kindOf(KindCancelRequested, false,
 	text("by", func(x *CancelRequested) *string { return &x.By }),
-	text("why", func(x *CancelRequested) *string { return &x.Why }).optional("given").erasable(),
+	text("why", func(x *CancelRequested) *string { return &x.Why }).optional("given"),
 )
 
 // The final states of a run.
@@ -325,7 +325,7 @@ var runFinished = kindOf(KindRunFinished, false,
 	duration("latency-ms", func(x *RunFinished) *time.Duration { return &x.Latency }),
 	value("totals", `[:map {:closed true} [:operations :map] [:attempts :map] [:cost-usd {:optional true} :decimal]]`, func(x *RunFinished) *edn.Value { return &x.Totals }, isTotals),
 	failure("error", func(x *RunFinished) **contract.Error { return &x.Err }).
-		required("not completed", func(x *RunFinished) bool { return x.Status != StatusCompleted }).erasable(),
+		required("not completed", func(x *RunFinished) bool { return x.Status != StatusCompleted }),
 	enum("cache", func(x *RunFinished) *string { return &x.Cache }, CacheHit, CacheMiss, CacheBypass).optional("the intent is cacheable"),
 	text("cache/run", func(x *RunFinished) *string { return &x.CacheRun }).optional("the answer is that of another run, from the cache"),
 	text("session/id", func(x *RunFinished) *string { return &x.SessionID }).optional("turns are added to a session"),

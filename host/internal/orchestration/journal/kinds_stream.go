@@ -30,7 +30,7 @@ var attemptChunk = kindOf(KindAttemptChunk, true,
 	count("attempt", func(x *AttemptChunk) *int { return &x.Attempt }),
 	count("chunk", func(x *AttemptChunk) *int { return &x.Chunk }),
 	field(always("text", tStr, func(x *AttemptChunk) edn.Value { return edn.Text(x.Text) }, nil),
-		func(x *AttemptChunk) *string { return &x.Text }, edn.Value.AsString).erasable(),
+		func(x *AttemptChunk) *string { return &x.Text }, edn.Value.AsString),
 	enum("visible", func(x *AttemptChunk) *string { return &x.Visible }, VisibleChunk, VisibleProvisional),
 )
 

@@ -239,9 +239,7 @@ func (m *Mask) Record(rec Record) (Record, error) {
 		return rec, nil
 	}
 	d := Decoder{Values: func(hash string) edn.Value { return values[hash] }}
-	masked, err := d.Decode(out)
-	masked.decoded = false
-	return masked, err
+	return d.Decode(out)
 }
 
 // Restore returns v with the replacements of secrets that the mask has replaced by the

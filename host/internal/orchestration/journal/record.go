@@ -22,9 +22,6 @@ type Record struct {
 	Path  edn.Value
 	Node  string
 	Body  Body
-
-	decoded bool
-	apart   []Ref // of a decoded record: the values that are stored apart from it
 }
 
 // Body is the content of one kind of record. Only this package can define
@@ -40,8 +37,8 @@ type Body interface {
 // refer to it. SetSeq is called before the record is appended.
 type Numbered interface{ SetSeq(seq int) }
 
-// Value returns the record as a closed EDN map, in the form that the schema of its kind
-// describes. Stores and exports have the form of Stored.
+// Value returns the record as a closed EDN map, in the form that is stored, exported and
+// described by the schema of its kind.
 func (r Record) Value() edn.Value {
 	h := heads{
 		headVersion: edn.Int(Version),

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
@@ -297,31 +296,6 @@ func (c control) page(ctx context.Context, v journal.View, after string, limit i
 	rows := make([]edn.Value, len(page.Records))
 	for i, rec := range page.Records {
 		rows[i] = rec.Value()
-		if act, ok := rec.Body.(*journal.ActFinished); ok && act.ErrorType != "" && act.Message == "" {
-			if failure := h.failureOf(ctx, act.Run); failure != nil {
-				rows[i] = rows[i].AssocKey("message", edn.Text(journal.HideText(failure.Message)))
-			}
-		}
 	}
 	return rows, page, err
-}
-
-// failureOf returns the error with which a run ended; nil if it is not recorded any more.
-func (h *Host) failureOf(ctx context.Context, run string) *contract.Error {
-	var last []journal.Record
-	if s, ok := h.journal.(*store.Store); ok {
-		if row, err := s.Run(ctx, run); err == nil {
-			last, _ = s.Read(ctx, run, row.Records-1, 1)
-		}
-	} else {
-		last, _ = h.journal.Records(run)
-	}
-	if len(last) == 0 {
-		return nil
-	}
-	end, ok := last[len(last)-1].Body.(*journal.RunFinished)
-	if !ok {
-		return nil
-	}
-	return end.Err
 }
