@@ -74,6 +74,15 @@ func TestRefusedParameter(t *testing.T) {
 			`{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs are not permitted","input":7}]}}`,
 			"seed",
 		},
+		"a repeated value, as older vLLM says": {
+			"openai-chat",
+			`{"object":"error","message":"[{'type': 'extra_forbidden', 'loc': ('body', 'max_completion_tokens'), ` +
+				`'msg': 'Extra inputs are not permitted', 'input': 100}]","param":null}`,
+			"max_completion_tokens",
+		},
+		"a repeated value, as Fireworks says": {
+			"openai-chat", `{"error":{"message":"Extra inputs are not permitted, field: 'seed', value: 7"}}`, "seed",
+		},
 		"a flat message": {"openai-chat", `{"detail":"Unsupported parameter: seed"}`, "seed"},
 	} {
 		k := talks()[tt.dialect]
@@ -147,6 +156,10 @@ func TestRefusedValue(t *testing.T) {
 		"an effort that the model lacks": {
 			"reasoning_effort", `{"error":{"message":"Unsupported value: 'reasoning_effort' does not support 'minimal' with this ` +
 				`model. Supported values are: 'low', 'medium', and 'high'.","param":"reasoning_effort","code":"unsupported_value"}}`,
+			`:reasoning :minimal`, `:reasoning :high`, `"high"`, true,
+		},
+		"an effort that is not of the list": {
+			"reasoning_effort", "{\"error\":{\"message\":\"`reasoning_effort` must be one of `low` or `high`\"}}",
 			`:reasoning :minimal`, `:reasoning :high`, `"high"`, true,
 		},
 		"an effort that is only repeated": {

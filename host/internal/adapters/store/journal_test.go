@@ -289,6 +289,17 @@ func TestStoreRefusesARunTwice(t *testing.T) {
 	})
 }
 
+// JRN-020: a run without space for another record still has some for its end.
+func TestRecordsThatEndARun(t *testing.T) {
+	at := func(seq int, body journal.Body) error {
+		return (&item{rec: journal.Record{Run: "run_a", Seq: seq, Body: body}}).check()
+	}
+	require.NoError(t, at(maxRecords-closingRecords, &journal.NodeSkipped{}))
+	typed(t, at(maxRecords-closingRecords+1, &journal.NodeSkipped{}), "journal/too-large")
+	require.NoError(t, at(maxRecords, &journal.RunFinished{}))
+	typed(t, at(maxRecords+1, &journal.RunFinished{}), "journal/too-large")
+}
+
 // JRN-020: a record or a value above the limit is refused at once and alone: its run and the others
 // go on.
 func TestStoreLimitsRecords(t *testing.T) {

@@ -13,12 +13,15 @@ import (
 
 // check returns journal/too-large for a record or a value in it that is beyond its limit.
 func (it *item) check() (err error) {
-	kind := it.rec.Body.Kind()
+	kind, most := it.rec.Body.Kind(), maxRecords
+	if !journal.Closes(it.rec.Body) {
+		most -= closingRecords
+	}
 	switch {
 	case len(it.body) > maxRecord:
 		return contract.Errorf("journal/too-large", "append %s: the record has %d bytes, expected at most %d", kind, len(it.body), maxRecord)
-	case it.rec.Seq > maxRecords && it.rec.Run != journal.HostRun:
-		return contract.Errorf("journal/too-large", "append %s: the run has %d records, which is the limit", kind, maxRecords)
+	case it.rec.Seq > most && it.rec.Run != journal.HostRun:
+		return contract.Errorf("journal/too-large", "append %s: the run has %d records, which is the limit", kind, most)
 	}
 	it.rec.Refs(func(ref journal.Ref) {
 		if longer(ref.Value(), maxValue) {

@@ -19,6 +19,8 @@ import (
 const (
 	maxRecord  = 4 << 20 // bytes of a record; the details of errors and warnings are part of it
 	maxRecords = 100_000
+	// closingRecords of them are for the records with which a run ends.
+	closingRecords = 1_000
 )
 
 // writer owns the writing connection. Its methods run in the goroutine of its loop.

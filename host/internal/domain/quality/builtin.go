@@ -35,7 +35,7 @@ func checkSchemaValid(s Subject) Outcome {
 	if s.Schema == nil {
 		return NotApplicable("no out-schema is effective")
 	}
-	found := s.Schema.ValidateContext(s.Ctx, s.Result)
+	found := s.Schema.Validate(s.Result)
 	if len(found) == 0 {
 		return Passed()
 	}

@@ -2,7 +2,6 @@ package quality
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 
@@ -56,8 +55,6 @@ const (
 
 // Subject is the input of a check.
 type Subject struct {
-	// Ctx ends the built-in checks; nil: they run to their end.
-	Ctx context.Context
 	// Result is the judged `:out`.
 	Result edn.Value
 	// Request holds :intent :input :context :constraints :done :budget :role.

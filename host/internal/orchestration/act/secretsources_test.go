@@ -297,6 +297,34 @@ func TestSecretsOfSlots(t *testing.T) {
 	}
 }
 
+// JRN-022: the bindings of a request hold over those of its plan, whose data has no nodes.
+func TestSecretsOfRequestBindings(t *testing.T) {
+	w := sourcesWorld(t)
+	plan := `{:bindings {:tok "of the plan" :data [{:op :let :as :tok :value "no node"}]} :nodes [
+		{:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:token {:slot/id :tok}} :as :r}
+		{:op :emit :input {:done true}}]}`
+	_, err, records := do(t, service(t, w), ownPlan(plan, `:bindings {:tok "`+secretText+`"}`, ""))
+	require.Nil(t, err, "%v", err)
+	require.Len(t, w.Calls(), 1)
+	assert.Contains(t, w.Calls()[0].Request.Key("input").String(), secretText)
+	assertSilent(t, records)
+}
+
+// JRN-022: the search for secrets in a plan is bounded by its size, however many values its slots may have.
+func TestSearchForSecretsIsBounded(t *testing.T) {
+	many := "[" + strings.Repeat("0 ", 20_000)
+	w := sourcesWorld(t)
+	for name, nodes := range map[string]string{
+		"a large template over many items": `{:op :map :over :xs :item :i :body [{:op :let :as :b :value ` + many + `{:slot/id :i}]}]}`,
+		"names that double":                strings.Repeat(`{:op :let :as :x :when {:slot/id :x} :value [{:slot/id :x} {:slot/id :xs}]} `, 200),
+	} {
+		plan := edn.MustRead(`{:nodes [` + nodes + `]}`)
+		mask := journal.NewMask([]byte("key"))
+		dispatch.LearnPlan(w.Registry, mask, plan, edn.MustRead(`{:xs `+many+`] :x 1}`))
+		assert.False(t, mask.Any(), name)
+	}
+}
+
 // JRN-022, JRN-046: after a restart, a request of a plugin whose recorded answer has a secret fails with
 // run/secret-missing: the plugin never gets the hash.
 func TestLostSecretsOfHostCalls(t *testing.T) {

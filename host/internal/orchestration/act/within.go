@@ -102,7 +102,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 		f.err = s.stage(s.execute, f)
 	}
 	f.ended = ctx.Err()
-	if f.err == nil && journal.Masked(f.out()) { // a recorded answer, whose secret is lost
+	if f.err == nil && f.past != nil && journal.Masked(f.out()) { // a recorded answer, whose secret is lost
 		f.err = dispatch.SecretMissing(c.Parent.Node, "the answer to its request")
 	}
 	if err := s.stage(s.reply, f); err != nil {

@@ -329,7 +329,7 @@ func (st state) regenerated(path turns.Path, input edn.Value) (i int, err error)
 		if i, missing = path.Index(turnOf(input)); missing != nil {
 			return 0, missing
 		}
-	} else if i, err = st.lastAnswer(path); err != nil {
+	} else if i, err = st.lastAnswer(path, tail(input)); err != nil {
 		return 0, err
 	}
 	switch {
@@ -343,11 +343,15 @@ func (st state) regenerated(path turns.Path, input edn.Value) (i int, err error)
 }
 
 // lastAnswer returns the position at which the last answer begins, -1 if there is none. The tool calls
-// of an agent and their results belong to its answer; all have its run.
-func (st state) lastAnswer(path turns.Path) (int, error) {
+// of an agent and their results belong to its answer; all have its run. If later turns are kept, it is
+// the last turn of the answer, because results would be kept without their calls.
+func (st state) lastAnswer(path turns.Path, tail turns.Tail) (int, error) {
 	i := len(path) - 1
 	for i >= 0 && path[i].Role != conversation.RoleAssistant {
 		i--
+	}
+	if tail == turns.Keep {
+		return i, nil
 	}
 	run := ""
 	for at := i; at >= 0 && (path[at].Role == conversation.RoleAssistant || path[at].Role == conversation.RoleTool); at-- {

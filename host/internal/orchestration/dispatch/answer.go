@@ -163,7 +163,7 @@ func (a *attempt) read(ctx context.Context) {
 		if response, a.err = a.clean(response); a.err != nil {
 			a.outcome, a.kind = outcomeAfterAnswer(a.recovery), ""
 		} else if a.kind == "value" {
-			response = a.coerce(ctx, response, response.Key("result"))
+			response = a.coerce(response, response.Key("result"))
 			if a.err = a.n.w.Policy.checkOutputKeys(a.capability, response.Key("result").Key("out")); a.err != nil {
 				a.outcome = outcomeAfterAnswer(a.recovery)
 			}
@@ -177,14 +177,14 @@ func (a *attempt) read(ctx context.Context) {
 
 // coerce converts a JSON answer to the types of its schema if that makes it
 // valid.
-func (a *attempt) coerce(ctx context.Context, response, result edn.Value) edn.Value {
+func (a *attempt) coerce(response, result edn.Value) edn.Value {
 	sch := a.n.w.Policy.out
 	out := result.Key("out")
-	if sch == nil || sch.ValidContext(ctx, out) {
+	if sch == nil || sch.Valid(out) {
 		return response
 	}
-	better := sch.CoerceJSONContext(ctx, out)
-	if !sch.ValidContext(ctx, better) {
+	better := sch.CoerceJSON(out)
+	if !sch.Valid(better) {
 		return response
 	}
 	return response.AssocKey("result", result.AssocKey("out", better))

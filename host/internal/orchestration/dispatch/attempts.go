@@ -251,7 +251,7 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	result.DoneOnce = result.DoneOnce || a.doneOnce || (a.err == nil && a.recovery == contract.RecoveryOnce)
 	var planRun, findings edn.Value
 	out := a.response.Key("result").Key("out")
-	if a.err == nil && a.walk != nil {
+	if a.err == nil && a.walk != nil && s.n.failed == nil {
 		child := s.n.walk(ctx, a.walk)
 		out, planRun = child.Out, child.Run
 		a.doneOnce = a.doneOnce || child.DoneOnce

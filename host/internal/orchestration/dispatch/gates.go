@@ -38,7 +38,6 @@ func (j *judging) run(ctx context.Context, a *attempt, out edn.Value) (quality.V
 		return quality.Decide(nil, p.scoreMin, nil), false
 	}
 	subject := quality.Subject{
-		Ctx:        ctx,
 		Result:     out,
 		Meta:       a.meta,
 		Schema:     p.out,

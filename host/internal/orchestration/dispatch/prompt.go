@@ -76,10 +76,10 @@ func (p *CallPolicy) options() edn.Value {
 }
 
 // checkPromptOverride rejects a system prompt that comes from a result
-// (PRM-002) or replaces that of the configuration without permission (PRM-003).
+// (PRM-002), unless its answer is recorded, or replaces that of the configuration without permission (PRM-003).
 func (n *node) checkPromptOverride() *contract.Error {
 	leads := func(c *registry.Capability) bool { return prompt.LeadsToModel(n.w.Intent, c) }
-	if n.w.Unmarked != nil && n.hasCandidate(leads) {
+	if n.w.Unmarked != nil && !n.w.Replay && !n.w.Past.Ended() && n.hasCandidate(leads) {
 		return n.w.Unmarked
 	}
 	why := n.run.Overriding

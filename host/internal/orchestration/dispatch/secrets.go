@@ -45,8 +45,8 @@ type planSecrets struct {
 
 func (p *planSecrets) bind(bindings edn.Value) {
 	for key, v := range bindings.Entries() {
-		if name, ok := key.AsKeyword(); ok {
-			p.names[name] = []edn.Value{v}
+		if name, ok := key.AsKeyword(); ok { // which of several bindings of a name holds is decided by the evaluator
+			p.names[name] = append(slices.Clip(p.names[name]), v)
 		}
 	}
 }
@@ -56,8 +56,10 @@ func (p *planSecrets) below(v edn.Value) (emitted []edn.Value) {
 	if v.IsMap() {
 		p.bind(v.Key("bindings"))
 	}
-	for _, part := range v.Entries() {
-		emitted = append(emitted, p.below(part)...)
+	for key, part := range v.Entries() {
+		if name, _ := key.AsKeyword(); name != "bindings" && name != "over" { // these have data
+			emitted = append(emitted, p.below(part)...)
+		}
 	}
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
 		return emitted
@@ -104,7 +106,11 @@ func (p *planSecrets) node(v edn.Value) (emitted []edn.Value) {
 func (p *planSecrets) inner(v edn.Value) []edn.Value {
 	outer := p.names
 	defer func() { p.names = outer }()
-	p.names = maps.Clone(outer)
+	if p.left -= len(outer); p.left >= 0 {
+		p.names = maps.Clone(outer)
+	} else {
+		p.names = map[string][]edn.Value{}
+	}
 	if v.HasKey("over") {
 		p.items(v)
 	}
@@ -170,7 +176,7 @@ func (p *planSecrets) intent(node edn.Value) string {
 // is in one of them. Parts with unknown slots are left out.
 func (p *planSecrets) values(template edn.Value) (all []edn.Value) {
 	p.most = 1
-	for i := 0; i < p.most; i++ {
+	for i := 0; i < p.most && (i == 0 || p.left >= 0); i++ {
 		if v, known := p.filled(template, i); known {
 			all = append(all, v)
 		}
@@ -180,15 +186,15 @@ func (p *planSecrets) values(template edn.Value) (all []edn.Value) {
 
 // filled returns a template with value i of each slot; ok is false for an unknown slot.
 func (p *planSecrets) filled(v edn.Value, i int) (filled edn.Value, ok bool) {
-	switch {
-	case v.HasKey("slot/id") || v.HasKey("slot/path"):
-		all := p.slot(v)
-		if len(all) == 0 {
+	if i > 0 { // the first time, the cost is that of reading the plan
+		if p.left--; p.left < 0 {
 			return edn.Nil(), false
 		}
-		p.most = max(p.most, len(all))
-		one := all[i%len(all)]
-		return one, p.spend(one)
+	}
+	switch {
+	case v.HasKey("slot/id") || v.HasKey("slot/path"):
+		one, known := p.slot(v, i)
+		return one, known && p.spend(one)
 	case v.IsMap():
 		var b edn.MapBuilder
 		for key, val := range v.Entries() {
@@ -209,23 +215,26 @@ func (p *planSecrets) filled(v edn.Value, i int) (filled edn.Value, ok bool) {
 	return v, true
 }
 
-// slot returns the values that a slot may have.
-func (p *planSecrets) slot(v edn.Value) (all []edn.Value) {
+// slot returns value i of those that a slot may have; false if it is unknown.
+func (p *planSecrets) slot(v edn.Value, i int) (edn.Value, bool) {
 	name, _ := v.Key("slot/id").AsKeyword()
 	steps := slices.Collect(v.Key("slot/path").Elems())
 	if name == "" && len(steps) > 0 {
 		name, _ = steps[0].AsKeyword()
 		steps = steps[1:]
 	}
-	for _, at := range p.names[name] {
-		if at, known := at.GetIn(steps...); known {
-			all = append(all, at)
-		}
-	}
+	all, n := p.names[name], len(p.names[name])
 	if v.HasKey("slot/default") {
-		all = append(all, v.Key("slot/default"))
+		n++
 	}
-	return all
+	if n == 0 {
+		return edn.Nil(), false
+	}
+	p.most = max(p.most, n)
+	if i %= n; i < len(all) {
+		return all[i].GetIn(steps...)
+	}
+	return v.Key("slot/default"), true
 }
 
 // spend subtracts the parts of v from what is left, and reports whether there were so many.

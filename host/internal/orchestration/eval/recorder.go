@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -13,8 +14,8 @@ import (
 
 // Recorder numbers and timestamps the records of one run and appends them in
 // order. After an error it rejects all records: a run that cannot be recorded
-// must end. A record that is too large for the journal is rejected alone, so that
-// the run can record how it ends.
+// must end. After a record that is too large for the journal, those with which a
+// run ends are still recorded.
 type Recorder struct {
 	ctx   context.Context
 	to    journal.Journal
@@ -26,7 +27,8 @@ type Recorder struct {
 	mu   sync.Mutex
 	mask *journal.Mask
 	seq  int
-	err  error
+	err  error // rejects all records
+	full error // rejects those that do not close the run
 }
 
 var _ dispatch.Recorder = (*Recorder)(nil)
@@ -131,6 +133,9 @@ func (r *Recorder) record(path edn.Value, node string, body journal.Body) error 
 	if r.err != nil {
 		return r.err
 	}
+	if r.full != nil && !journal.Closes(body) {
+		return r.full
+	}
 	if n, ok := body.(journal.Numbered); ok {
 		n.SetSeq(r.seq + 1)
 	}
@@ -147,7 +152,9 @@ func (r *Recorder) record(path edn.Value, node string, body journal.Body) error 
 	switch {
 	case err == nil:
 		r.seq++
-	case !errors.Is(err, contract.OfType("journal/too-large")):
+	case errors.Is(err, contract.OfType("journal/too-large")):
+		r.full = cmp.Or(r.full, err)
+	default:
 		r.err = err
 	}
 	return err

@@ -33,6 +33,16 @@ type Body interface {
 	describe() description
 }
 
+// Closes reports whether a record is one of those with which a run ends, also a run that may have no
+// others any more.
+func Closes(b Body) bool {
+	switch b.(type) {
+	case *RunFinished, *RunSuspended, *RunResumed, *CancelRequested, *BudgetSettled:
+		return true
+	}
+	return false
+}
+
 // Numbered is a Body that needs the number of its record, because later ones
 // refer to it. SetSeq is called before the record is appended.
 type Numbered interface{ SetSeq(seq int) }

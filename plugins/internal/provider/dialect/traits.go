@@ -282,7 +282,7 @@ func rename(body map[string]any, names map[string]string) {
 func Rejects(param, message string, body map[string]any) (rejected chat.Rejected, needed bool) {
 	message = strings.ToLower(message)
 	if !holds(message, "support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both",
-		"deprecated", "extra_forbidden") {
+		"deprecated", "extra_forbidden", "must be one of", "input should be '") {
 		return chat.Rejected{}, false
 	}
 	names := func(name string) bool {
@@ -293,6 +293,8 @@ func Rejects(param, message string, body map[string]any) (rejected chat.Rejected
 		field := droppable()[i]
 		value, err := marshal(body[field])
 		switch {
+		case unknownField(message):
+			return chat.Rejected{Field: field}, false
 		case err != nil || outOfRange(message):
 			return chat.Rejected{}, false
 		case !valued(message, string(value)):
@@ -311,6 +313,13 @@ func Rejects(param, message string, body map[string]any) (rejected chat.Rejected
 // maxValue is the maximum length of a rejected value that is returned.
 const maxValue = 256
 
+// unknownField reports whether a message says that a server does not know a field. It may repeat the
+// value too, as in "Extra inputs are not permitted, field: 'seed', value: 7" (Fireworks; older vLLM).
+func unknownField(message string) bool {
+	return holds(message, "extra input", "extra_forbidden", "unsupported parameter", "unsupported_parameter",
+		"unknown parameter", "unknown_parameter", "unknown field", "unrecognized request argument")
+}
+
 // outOfRange reports whether a message is about the range of a value, as in "max_tokens is too large:
 // 50000. This model supports at most 16384" (OpenAI), "Input should be less than or equal to 1.5"
 // (Mistral) and "the supported range is from 0 to 2" (Google).
@@ -328,7 +337,7 @@ func valued(message, value string) bool {
 	repeats := slices.ContainsFunc(words, func(word string) bool {
 		return strings.TrimRight(word, ".") == strings.Trim(strings.ToLower(value), `"`)
 	})
-	return (repeats || holds(message, "value")) && !holds(message, "only the default")
+	return (repeats || holds(message, "value", "must be one of", "should be '")) && !holds(message, "only the default")
 }
 
 // holds reports whether a text contains one of the parts.

@@ -97,7 +97,7 @@ func (p *Payer) Settle(r *Reservation, end Settlement) {
 	spent, mark, _ := r.actual(end)
 	// Settle even if the run is canceled.
 	err := r.hold.Settle(context.WithoutCancel(p.Run), spent, mark)
-	p.Records.Record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
+	p.Records.RecordLate(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	if err != nil {
 		p.Records.Fail(contract.Errorf("budget/unavailable", "the cost of node %s could not be recorded: %w",
 			p.Node, err))

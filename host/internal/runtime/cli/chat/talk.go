@@ -75,7 +75,7 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	t.id = text(of, "conversation/id")
 	t.version, _ = of.Key("version").AsInt()
 	clear(t.before)
-	if of.Key("from").Key("relation").Equal(edn.K("forked-from")) {
+	if t.version > 0 && of.Key("from").Key("relation").Equal(edn.K("forked-from")) {
 		t.before[1] = -1 // its first version is the copy, which is no change of it
 	}
 	var kept edn.Value
