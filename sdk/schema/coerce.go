@@ -107,9 +107,8 @@ func (s *Schema) coerceMap(v edn.Value, m *meter) (out edn.Value, changed bool) 
 	for i := range s.entries {
 		e := &s.entries[i]
 		if e.jsonDiff && !v.Has(e.Key) {
-			if val, ok := v.Get(e.jsonKey); ok {
-				v = v.Dissoc(e.jsonKey)
-				set(e.Key, val)
+			if val, ok := v.Get(e.jsonKey); ok && m.spend(v.Len()/8) {
+				v, changed = v.Dissoc(e.jsonKey).Assoc(e.Key, val), true
 			}
 		}
 		if !e.Schema.rewrites {

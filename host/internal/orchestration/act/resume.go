@@ -50,7 +50,11 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 		return nil, err
 	}
 	if how.Why == journal.ResumedDecision { // it is durable before its caller gets an answer (JRN-004)
-		if err := f.recordEpoch(); err != nil {
+		err := f.recordEpoch()
+		if err == nil {
+			err = contract.AsError(f.recorder.Sync())
+		}
+		if err != nil {
 			r.Abandon(err)
 			s.config.Journal.Drop(run)
 			return nil, err
@@ -144,34 +148,36 @@ func known(run string, past *journal.History) *contract.Error {
 	return nil
 }
 
-// recordEpoch records the start of the new epoch and waits until it is on disk.
+// recordEpoch records the start of the new epoch, unless that was done or the run had not
+// started before, and a requested cancellation.
 func (f *flight) recordEpoch() *contract.Error {
-	err := f.recorder.Record(edn.Nil(), "", f.resumed)
-	if err == nil {
-		f.resumed, err = nil, f.recorder.Sync()
+	if f.resumed != nil {
+		if err := f.recorder.Record(edn.Nil(), "", f.resumed); err != nil {
+			return contract.AsError(err)
+		}
+		f.resumed = nil
 	}
-	return contract.AsError(err)
+	if f.asked != nil && !f.askedKept {
+		if err := f.recorder.Record(edn.Nil(), "", f.asked); err != nil {
+			return contract.AsError(err)
+		}
+		f.askedKept = true
+	}
+	return nil
 }
 
 // maxCrashes is the number of crashes in a row after which a run is not resumed
 // (RUN-016).
 const maxCrashes = 3
 
-// recordResumed is the step that records the start of the new epoch, unless that was done or the
-// run had not started before, and a requested cancellation. It suspends a run that reaches
-// maxCrashes.
+// recordResumed is the step that records the start of the new epoch. It suspends a run that
+// reaches maxCrashes.
 func recordResumed(f *flight) *contract.Error {
-	var err error
-	if f.resumed != nil {
-		err = f.recorder.Record(edn.Nil(), "", f.resumed)
-	}
-	if err == nil && f.asked != nil {
-		err = f.recorder.Record(edn.Nil(), "", f.asked)
-	}
+	err := f.recordEpoch()
 	if err == nil && f.past.Crashes >= maxCrashes && !f.past.Asks() {
 		return f.suspend(&journal.RunSuspended{Why: "run/poison"})
 	}
-	return contract.AsError(err)
+	return err
 }
 
 // isOfAttempt reports whether a reservation was made for an attempt, which is

@@ -55,6 +55,7 @@ type flight struct {
 	resumed   *journal.RunResumed      // still to be recorded; else nil
 	rebinds   bool                     // an earlier epoch had another configuration
 	asked     *journal.CancelRequested // a cancellation to record at the start
+	askedKept bool                     // asked is recorded
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
 	stopped   *contract.Error          // the error of a suspended run; else nil
 	barred    *contract.Error          // its caller may not act any more; nil: it may
