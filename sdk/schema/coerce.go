@@ -17,12 +17,8 @@ import (
 // fits after coercion is used.
 //
 // It is meant only for JSON: a value written as EDN already has its kinds.
-func (s *Schema) CoerceJSON(v edn.Value) edn.Value { return s.CoerceJSONContext(nil, v) }
-
-// CoerceJSONContext is CoerceJSON for values that a peer made: when ctx ends,
-// the parts that were not reached stay unchanged. A nil ctx never ends.
-func (s *Schema) CoerceJSONContext(ctx context.Context, v edn.Value) edn.Value {
-	m := newMeter(ctx, v)
+func (s *Schema) CoerceJSON(v edn.Value) edn.Value {
+	m := newMeter(context.Background(), v)
 	v, _ = s.coerce(v, &m)
 	return v
 }

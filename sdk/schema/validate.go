@@ -8,7 +8,7 @@ import (
 )
 
 // Valid reports whether v fits the schema. It does not allocate.
-func (s *Schema) Valid(v edn.Value) bool { return s.ValidContext(nil, v) }
+func (s *Schema) Valid(v edn.Value) bool { return s.ValidContext(context.Background(), v) }
 
 // ValidContext is Valid for values that a peer made: it ends when ctx does and
 // then returns false. A nil ctx never ends.
@@ -20,7 +20,7 @@ func (s *Schema) ValidContext(ctx context.Context, v edn.Value) bool {
 // Validate returns the reasons why v does not fit: nil if it fits, otherwise at
 // most 100 findings ordered by path, followed by one with the number of the
 // others.
-func (s *Schema) Validate(v edn.Value) []Finding { return s.ValidateContext(nil, v) }
+func (s *Schema) Validate(v edn.Value) []Finding { return s.ValidateContext(context.Background(), v) }
 
 // ValidateContext is Validate for values that a peer made: it ends when ctx
 // does and then returns at least one finding. A nil ctx never ends.
