@@ -334,7 +334,7 @@ func TestStepsAreBounded(t *testing.T) {
 	for _, name := range []string{"tuples", "maps"} {
 		pair := all[name]
 		most := (freeUnits + sizeOf(pair.value, maxSteps)) * stepsPerUnit
-		checked, explained := newMeter(nil, pair.value), newMeter(nil, pair.value)
+		checked, explained := newMeter(t.Context(), pair.value), newMeter(t.Context(), pair.value)
 		pair.schema.accepts(pair.value, &checked)
 		(&explainer{meter: &explained}).value(pair.schema, pair.value)
 		assert.LessOrEqual(t, checked.limit, most, "%s", name)

@@ -60,14 +60,11 @@ func sourcesWorld(t testing.TB, change ...func(*dispatchtest.Spec)) *dispatchtes
 	return w
 }
 
-const (
-	askPin = `{:proto 1 :trace {:id "r"} :deadline-ms 86400000 :input {} :task {:intent :ask/pin :dispatch {:candidates [:a/clerk]}}}`
-	// pinPlan passes the pin of a candidate to a/one.
-	pinPlan = `{:nodes [
+// pinPlan passes the pin of a candidate to a/one.
+const pinPlan = `{:nodes [
 	  {:op :call :id "pin" :intent :ask/pin :dispatch {:candidates [:%s]} :input {} :as :x}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:token {:slot/path [:x :out :pin]}} :as :y}
 	  {:op :emit :input {:slot/path [:y :out]}}]}`
-)
 
 // assertTold checks that the last call of a/one got a secret and no hash.
 func assertTold(t *testing.T, w *dispatchtest.World, secret string) {
