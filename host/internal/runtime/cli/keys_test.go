@@ -85,6 +85,10 @@ func TestIdempotencyKeys(t *testing.T) {
 	a := post(s, "mine/hang", "{:n 3}", header, "k-4")
 	require.Equal(t, 200, a.status, "%s", a.body)
 	assert.Equal(t, cut, a.header.Get("Ferment-Run-Id"), "the run that the kill has cut")
+	require.Zero(t, w.run("runs", "purge", cut, "--yes").code)
+	a = post(s, "mine/hang", "{:n 3}", header, "k-4")
+	assert.Equal(t, 410, a.status, "JRN-061")
+	assert.Equal(t, "replay/values-purged", a.failure(t))
 	s.stop()
 }
 

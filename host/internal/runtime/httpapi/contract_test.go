@@ -171,7 +171,6 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			403: run("policy/blocked"),
 			404: run("cap/not-found"),
 			409: run("model/frozen"),
-			410: run("replay/values-purged"),
 			413: func(w *world) answer { return w.call("POST /v1/act", strings.Repeat("x", 1<<20+1)) },
 			415: func(w *world) answer {
 				return w.call("POST /v1/act", "a=b", "Content-Type", "application/x-www-form-urlencoded")
@@ -303,8 +302,11 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		}
 		delete(cases, what)
 		for _, status := range statuses {
-			if status == 500 && made[500] == nil {
+			switch {
+			case status == 500 && made[500] == nil:
 				continue // a defect; TestPanic covers what all routes have in common
+			case status == 410 && what == "POST /v1/act":
+				continue // TestIdempotencyKeys of the command line: of a run that was purged
 			}
 			assert.Contains(t, made, status, "%s documents %d and no test produces it", what, status)
 		}
