@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -154,7 +155,10 @@ func made(c dispatch.Call) string { return c.EffectKey + " " + c.CapID }
 func TestResumeAfterAnyRecord(t *testing.T) {
 	for name, text := range resumeCases {
 		t.Run(name, func(t *testing.T) {
-			open := func(c *act.Config) { c.Effects = dispatchtest.Open() }
+			open := func(c *act.Config) {
+				c.Effects = dispatchtest.Open()
+				c.Deadlines.Usual = time.Hour // all resumed runs began when this one does
+			}
 			_, err, records := do(t, service(t, resumeWorld(t), open), text)
 			require.NotEmpty(t, records, "%v", err)
 			want := finished(t, records)
