@@ -94,13 +94,7 @@ func (s *Schema) coerceMap(v edn.Value, m *meter) (out edn.Value, changed bool) 
 	if v.Kind() != edn.KindMap || !m.spend(len(s.entries)/8) {
 		return v, false
 	}
-	// Each change of an entry copies the map.
-	set := func(key, val edn.Value) {
-		if m.spend(v.Len() / 16) {
-			v, changed = v.Assoc(key, val), true
-		}
-	}
-	for i := range s.entries {
+	for i := range s.entries { // each change of an entry copies the map
 		e := &s.entries[i]
 		if e.jsonDiff && !v.Has(e.Key) {
 			if val, ok := v.Get(e.jsonKey); ok && m.spend(v.Len()/8) {
@@ -111,8 +105,8 @@ func (s *Schema) coerceMap(v edn.Value, m *meter) (out edn.Value, changed bool) 
 			continue
 		}
 		if val, ok := v.Get(e.Key); ok {
-			if c, differs := e.Schema.coerce(val, m); differs {
-				set(e.Key, c)
+			if c, differs := e.Schema.coerce(val, m); differs && m.spend(v.Len()/16) {
+				v, changed = v.Assoc(e.Key, c), true
 			}
 		}
 	}

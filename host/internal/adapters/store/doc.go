@@ -90,8 +90,8 @@
 // file write is final: [Store.Failed] is closed, and each later append returns
 // journal/unavailable. While free space is below the minimum, new runs get
 // journal/full. An append with an old epoch, or to a run of another host, gets
-// journal/fenced. One with a record or a value above its limit gets journal/too-large; its run
-// goes on. A lost connection is a failure after [Postgres].Grace. [Open] returns
+// journal/fenced. One with a record or a value above its limit gets journal/too-large; the
+// records that end its run are still accepted. A lost connection is a failure after [Postgres].Grace. [Open] returns
 // a *[Damage] for an open run with a broken chain, a *[SchemaError] for a
 // database that another version wrote, a *[LockedError] for one that is
 // already open, a *[NetworkError] for a file on a network file system, an

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // markName is the file beside a database that says that there was one, and how far it had come.
@@ -59,8 +60,12 @@ func (m *mark) write(number int64, sync bool) (err error) {
 // WalkDir is filepath.WalkDir for a directory that may be a symbolic link. Links below it are not
 // followed.
 func WalkDir(dir string, f fs.WalkDirFunc) error {
-	return fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		return f(filepath.Join(dir, filepath.FromSlash(name)), d, err)
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return f(dir, nil, err)
+	}
+	return filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
+		return f(filepath.Join(dir, strings.TrimPrefix(at, root)), d, err)
 	})
 }
 

@@ -290,8 +290,8 @@ func TestRegenerateBeyondTheLimit(t *testing.T) {
 	assert.Len(t, x.asked, asked, "no model was asked")
 }
 
-// CNV-023: the last answer is replaced from its first turn on, with its tool calls; what a caller
-// appended is no part of it.
+// CNV-023: the last answer is replaced from its first turn on, with its tool calls, but
+// without turns that a caller appended.
 func TestRegenerateTheLastAnswer(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
 	round := edn.MustRead(`{:messages [{:role :assistant :content "" :tool/calls [{:id "1" :tool/id :fs/look :args {}}]}

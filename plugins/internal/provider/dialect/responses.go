@@ -267,7 +267,7 @@ const betweenSummaries = "\n\n"
 const commentary = "commentary"
 
 // saidIn appends a piece to the text of the message item with the index. Commentary is shown as
-// reasoning, and is no part of the answer's text.
+// reasoning and left out of the text of the answer.
 func saidIn(index int, s spoken, into *chat.Answer) []chat.Piece {
 	b := into.Block(chat.TextPart, index)
 	if b.Field != commentary {

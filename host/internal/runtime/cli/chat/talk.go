@@ -76,7 +76,7 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	t.version, _ = of.Key("version").AsInt()
 	clear(t.before)
 	if t.version > 0 && of.Key("from").Key("relation").Equal(edn.K("forked-from")) {
-		t.before[1] = -1 // its first version is the copy, which is no change of it
+		t.before[1] = -1 // its first version is the copy, which an undo would empty
 	}
 	var kept edn.Value
 	if name != "" { // it may have turns, or an unanswered message

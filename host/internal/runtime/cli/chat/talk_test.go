@@ -208,7 +208,7 @@ func (c *copied) Call(_ context.Context, request edn.Value, _ func(edn.Value) er
 	return edn.MustRead(`{:result {:out {:conversation/id "f" :version 1 :turn-count 2 :from {:relation :forked-from :conversation/id "c"}}}}`), nil
 }
 
-// The copy is no change of a fork, so there is nothing to undo.
+// A fork without changes has nothing to undo: its first version is the copy.
 func TestUndoOfFork(t *testing.T) {
 	c := &copied{}
 	talk := New(c, Settings{Conversation: "f", Apply: func(request edn.Value) edn.Value { return request }})
