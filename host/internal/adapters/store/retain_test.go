@@ -78,6 +78,74 @@ func TestPurgeErasesValues(t *testing.T) {
 	require.NoError(t, s.Verify(context.Background(), "run_c"))
 }
 
+// JRN-061, JRN-053: the pieces of a streamed answer go with the values of the run, by a purge and by retention, from all
+// files and exports. Records of earlier versions, which have the text themselves, are read and moved as before.
+func TestPurgeErasesStreamedText(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		dir := t.TempDir()
+		s := on.openAt(t, dir, func(o *Options) {
+			o.Limits.Retain, o.Now = Retention{Age: time.Hour}, func() time.Time { return start.Add(9 * time.Hour) }
+		})
+		for _, run := range []string{"run_a", "run_b"} {
+			sc := newScript(run)
+			text := edn.Text(canary + " of " + run)
+			appendAll(t, s, sc.accepted(nothing), sc.step(nothing, nothing)[0])
+			sc.seq = 2 // step numbers more records than the one that is used
+			for i := range 3 {
+				appendAll(t, s, sc.record(&journal.AttemptChunk{Attempt: 1, Chunk: i, Value: journal.RefTo(text), Visible: "chunk"}))
+			}
+			appendAll(t, s, sc.finished(nothing))
+			require.NoError(t, s.Sync(t.Context(), run))
+			s.Drop(run)
+		}
+		chunks := func(s *Store, run string) (texts []string) {
+			records, err := s.Read(t.Context(), run, 0, 99)
+			require.NoError(t, err)
+			for _, rec := range records {
+				if chunk, ok := rec.Body.(*journal.AttemptChunk); ok {
+					texts = append(texts, chunk.Text())
+				}
+			}
+			return texts
+		}
+		text := canary + " of run_a"
+		require.Equal(t, []string{text, text, text}, chunks(s, "run_a"))
+		var before, after bytes.Buffer
+		require.NoError(t, s.Export(t.Context(), "run_a", &before))
+		require.Contains(t, before.String(), canary)
+		require.NoError(t, s.Purge(t.Context(), "run_a"))
+		require.NoError(t, s.Verify(t.Context(), "run_a"))
+		assert.Equal(t, []string{"", "", ""}, chunks(s, "run_a"))
+		require.NoError(t, s.Export(t.Context(), "run_a", &after))
+		assert.NotContains(t, after.String(), canary)
+		assert.False(t, onDisk(t, dir, text))
+		for i, file := range []*bytes.Buffer{&before, &after} {
+			other := on.openAt(t, t.TempDir())
+			_, err := other.Import(t.Context(), file)
+			require.NoError(t, err)
+			require.NoError(t, other.Verify(t.Context(), "run_a"))
+			assert.Equal(t, [][]string{{text, text, text}, {"", "", ""}}[i], chunks(other, "run_a"))
+		}
+		_, err := s.Retain(t.Context())
+		require.NoError(t, err)
+		_, err = s.Value(t.Context(), edn.Hash(edn.Text(canary+" of run_b")))
+		typed(t, err, "replay/values-purged")
+
+		old := newScript("run_old")
+		appendAll(t, s, old.accepted(nothing),
+			old.record(&journal.AttemptChunk{Attempt: 1, Inline: "inline", Visible: "chunk"}), old.finished(nothing))
+		require.NoError(t, s.Sync(t.Context(), "run_old"))
+		s.Drop("run_old")
+		require.NoError(t, s.Verify(t.Context(), "run_old"))
+		var moved bytes.Buffer
+		require.NoError(t, s.Export(t.Context(), "run_old", &moved))
+		other := on.openAt(t, t.TempDir())
+		_, err = other.Import(t.Context(), &moved)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"inline"}, chunks(other, "run_old"))
+	})
+}
+
 // onDisk reports whether a file below dir holds the text.
 func onDisk(t *testing.T, dir, text string) (found bool) {
 	require.NoError(t, filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {

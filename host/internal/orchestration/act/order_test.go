@@ -28,7 +28,7 @@ func brief(r journal.Record) string {
 	case *journal.AttemptStarted:
 		text += fmt.Sprintf(" %d %s", b.Attempt, strings.TrimPrefix(b.CapID, "a/"))
 	case *journal.AttemptChunk:
-		text += fmt.Sprintf(" %d %s %q", b.Attempt, b.Visible, b.Text)
+		text += fmt.Sprintf(" %d %s %q", b.Attempt, b.Visible, b.Text())
 	case *journal.AttemptRetracted:
 		text += fmt.Sprintf(" %d %s", b.Attempt, b.Reason)
 	case *journal.AttemptFinished:

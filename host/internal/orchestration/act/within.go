@@ -191,7 +191,7 @@ func (c HostCall) teller() func(journal.Body) {
 		switch x := body.(type) {
 		case *journal.AttemptChunk:
 			b.Key("kind", edn.K("text"))
-			b.Key("text", edn.Text(x.Text))
+			b.Key("text", edn.Text(x.Text()))
 		case *journal.AttemptRetracted:
 			b.Key("kind", edn.K("retract"))
 			if reason, err := edn.Keyword(x.Reason); err == nil {

@@ -69,7 +69,7 @@ func (s served) shown() string {
 			if x.Visible == journal.VisibleProvisional {
 				mark = "!"
 			}
-			all = append(all, fmt.Sprintf("%d%s%s", x.Attempt, mark, x.Text))
+			all = append(all, fmt.Sprintf("%d%s%s", x.Attempt, mark, x.Text()))
 		case *journal.AttemptRetracted:
 			all = append(all, fmt.Sprintf("%dx%s", x.Attempt, x.Reason))
 		case *journal.NodeResolved:
@@ -85,7 +85,7 @@ func (s served) text() string {
 	for _, r := range s.records {
 		switch x := r.Body.(type) {
 		case *journal.AttemptChunk:
-			b.WriteString(x.Text)
+			b.WriteString(x.Text())
 		case *journal.AttemptRetracted:
 			b.Reset()
 		}

@@ -110,7 +110,7 @@ func samples() map[journal.Kind]journal.Body {
 		},
 		&journal.NodeSkipped{Op: "call", When: edn.Bool(false)},
 		&journal.AttemptStarted{Attempt: 1, CapID: "a/one", CapVersion: "1.0.0", Request: ref, Effects: []string{"none"}, Recovery: "none", EffectKey: someHash},
-		&journal.AttemptChunk{Attempt: 1, Chunk: 2, Text: "x", Visible: "provisional"},
+		&journal.AttemptChunk{Attempt: 1, Chunk: 2, Value: ref, Visible: "provisional"},
 		&journal.AttemptRetracted{Attempt: 1, Reason: "eval/must-failed"},
 		&journal.AttemptFinished{Attempt: 1, Outcome: "error", Err: failure},
 		&journal.GateVerdict{Attempt: 1, Gate: "schema-valid", Severity: "must", Pass: true},
@@ -214,7 +214,7 @@ func drawBody(t *rapid.T) journal.Body {
 			b.Budget = odd
 		}
 	case *journal.AttemptChunk:
-		drop(spoil, &b.Text, &b.Visible)
+		drop(spoil, &b.Visible)
 		if spoil("attempt") {
 			b.Attempt = rapid.IntRange(-1, 0).Draw(t, "attempt value")
 		}

@@ -1,7 +1,5 @@
 package journal
 
-import "github.com/fermenthq/ferment/sdk/edn"
-
 // Reliability of a shown piece of text.
 const (
 	// VisibleChunk: the text is final if the run succeeds.
@@ -17,8 +15,22 @@ const (
 type AttemptChunk struct {
 	Attempt int
 	Chunk   int
-	Text    string
+	Value   Ref    // the text, apart from the record so that a purge of the run erases it (JRN-061)
+	Inline  string // the text, in records of earlier versions, which have no Value
 	Visible string
+}
+
+// Text returns the text; empty if it was purged.
+func (x *AttemptChunk) Text() string {
+	if !x.Value.Set() {
+		return x.Inline
+	}
+	v := x.Value.Value()
+	text, ok := v.AsString()
+	if !ok && !v.IsNil() {
+		return v.String() // the whole text is the replacement of a secret
+	}
+	return text
 }
 
 // Kind implements Body.
@@ -29,8 +41,9 @@ func (*AttemptChunk) describe() description { return attemptChunk }
 var attemptChunk = kindOf(KindAttemptChunk, true,
 	count("attempt", func(x *AttemptChunk) *int { return &x.Attempt }),
 	count("chunk", func(x *AttemptChunk) *int { return &x.Chunk }),
-	field(always("text", tStr, func(x *AttemptChunk) edn.Value { return edn.Text(x.Text) }, nil),
-		func(x *AttemptChunk) *string { return &x.Text }, edn.Value.AsString),
+	text("text", func(x *AttemptChunk) *string { return &x.Inline }).optional("an earlier version recorded it"),
+	reference("value", func(x *AttemptChunk) *Ref { return &x.Value }).
+		needed("there is no :text", func(x *AttemptChunk) bool { return x.Inline == "" }),
 	enum("visible", func(x *AttemptChunk) *string { return &x.Visible }, VisibleChunk, VisibleProvisional),
 )
 

@@ -232,6 +232,17 @@ func TestMaskedRecords(t *testing.T) {
 	said, _ := got.Body.(*journal.NodeFailed).Err.Details.Key("said").AsString()
 	assert.Equal(t, tagOf(`"first-key"`).String()+" is wrong", said)
 
+	for text, want := range map[string]string{
+		"first-key": tagOf(`"first-key"`).String(), "the first-key": "the " + tagOf(`"first-key"`).String(), "no key": "no key",
+	} {
+		for _, chunk := range []*journal.AttemptChunk{{Value: journal.RefTo(edn.Text(text))}, {Inline: text}} {
+			chunk.Visible = journal.VisibleChunk
+			got, err = m.Record(record(chunk))
+			require.NoError(t, err)
+			assert.Equal(t, want, got.Body.(*journal.AttemptChunk).Text(), "a piece of text stays a text")
+		}
+	}
+
 	for _, w := range wholes() {
 		rec := record(w.body)
 		got, err := m.Record(rec)

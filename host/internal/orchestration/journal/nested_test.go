@@ -458,7 +458,7 @@ func TestEvents(t *testing.T) {
 		journal.KindNodeSkipped: {"skipped", `{:op :map}`},
 		journal.KindAttemptStarted: {"attempt", `{:attempt 2 :cap/id :a/one :enforcement :port-only :generation
 			4 :state :started}`},
-		journal.KindAttemptChunk:     {"provisional", `{:attempt 2 :chunk 3 :text "so"}`},
+		journal.KindAttemptChunk:     {"provisional", `{:attempt 2 :chunk 3 :text "1"}`},
 		journal.KindAttemptRetracted: {"retract", `{:attempt 2 :reason :race/lost}`},
 		journal.KindAttemptFinished: {"attempt", `{:attempt 2 :failure/type :provider/error :latency-ms 7 :message
 			"no" :outcome :error
@@ -502,8 +502,15 @@ func TestEvents(t *testing.T) {
 		assert.Equal(t, edn.MustRead(want[kind].details).String(), got.String(), kind)
 		assert.Equal(t, kind == journal.KindRunFinished, !e.Response.IsNil(), kind)
 	}
-	chunk, _ := journal.Progress(record(&journal.AttemptChunk{Visible: "chunk"}))
-	assert.True(t, chunk.Shown())
+	for _, purged := range []bool{false, true} { // JRN-061
+		body := &journal.AttemptChunk{Visible: "chunk", Value: journal.RefTo(edn.Text("so"))}
+		if purged {
+			body.Value = journal.RefTo(edn.Nil())
+		}
+		chunk, _ := journal.Progress(record(body))
+		assert.True(t, chunk.Shown())
+		assert.Equal(t, purged, chunk.Erased())
+	}
 	plan, _ := journal.Progress(record(&journal.PlanResolved{Plan: journal.RefTo(edn.MustRead(`{:nodes [1
 			2]}`)), Source: "request"}))
 	assert.Equal(t, "2", plan.Details.Key("nodes").String())

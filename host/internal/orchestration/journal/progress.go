@@ -29,6 +29,11 @@ type Event struct {
 // Shown reports whether the event is a piece of text.
 func (e Event) Shown() bool { return e.Name == VisibleChunk || e.Name == VisibleProvisional }
 
+// Erased reports whether the event lacks a value that a purge of its run has deleted since the record was read.
+func (e Event) Erased() bool {
+	return e.Shown() && !e.Details.HasKey("text") || e.Name == "finished" && e.Response.IsNil()
+}
+
 // Value returns the event as one flat EDN map.
 func (e Event) Value() edn.Value {
 	var b edn.MapBuilder
@@ -141,7 +146,9 @@ func Progress(rec Record) (e Event, ok bool) {
 	case *AttemptChunk:
 		e.Name, e.Attempt = b.Visible, b.Attempt
 		m.Key("chunk", edn.Int(int64(b.Chunk)))
-		m.Key("text", edn.Text(b.Text))
+		if shown := b.Text(); shown != "" {
+			m.Key("text", edn.Text(shown))
+		}
 	case *AttemptRetracted:
 		e.Name, e.Attempt = "retract", b.Attempt
 		p.kw("reason", b.Reason)

@@ -149,8 +149,10 @@ func wholes() []struct {
 		}, `{:attempt 2 :binary "H2" :budget {:attempts 1} :cap/id :a/one :cap/kind :llm :cap/version "1.2.3" :effect/key "H1"
 			:effects #{:fs/write}
 			:enforcement :port-only :entrant :hedge :generation 4 :recorded? true :recovery :once :request "H1" :round 1 :waited-ms 1}`},
-		{&journal.AttemptChunk{Attempt: 2, Chunk: 3, Text: "so", Visible: "provisional"},
-			`{:attempt 2 :chunk 3 :text "so" :visible :provisional}`},
+		{&journal.AttemptChunk{Attempt: 2, Chunk: 3, Value: oneRef, Visible: "provisional"},
+			`{:attempt 2 :chunk 3 :value "H1" :visible :provisional}`},
+		{&journal.AttemptChunk{Attempt: 2, Chunk: 3, Inline: "1", Visible: "provisional"}, // of an earlier version
+			`{:attempt 2 :chunk 3 :text "1" :visible :provisional}`},
 		{&journal.AttemptRetracted{Attempt: 2, Reason: "race/lost"}, `{:attempt 2 :reason :race/lost}`},
 		{&journal.AttemptFinished{
 			Attempt:    2,
@@ -435,6 +437,8 @@ func TestRefusedRecords(t *testing.T) {
 		{"entrant", spoilt(func(b attempt) { b.Entrant = "cascade" })},
 		{"attempt", spoilt(func(b chunk) { b.Attempt = -1 })},
 		{"chunk", spoilt(func(b chunk) { b.Chunk = -1 })},
+		{"value", spoilt(func(b chunk) { b.Value = none })},
+		{"value", spoilt(func(b chunk) { b.Inline = "also" })},
 		{"visible", spoilt(func(b chunk) { b.Visible = "hidden" })},
 		{"attempt", spoilt(func(b retract) { b.Attempt = -1 })},
 		{"reason", spoilt(func(b retract) { b.Reason = "" })},
@@ -531,7 +535,7 @@ func change(r journal.Record, f func(*journal.Record)) journal.Record {
 // Values at a limit are valid.
 func TestRecordsAtLimits(t *testing.T) {
 	for _, body := range []journal.Body{
-		spoilt(func(b *journal.AttemptChunk) { b.Attempt, b.Chunk, b.Text = 0, 0, "" }),
+		spoilt(func(b *journal.AttemptChunk) { b.Attempt, b.Chunk = 0, 0 }),
 		spoilt(func(b *journal.AttemptRetracted) { b.Attempt = 0 }),
 		spoilt(func(b *journal.GateVerdict) { b.Attempt, b.Tier, b.Score, b.JudgeCalls = 0, 0, journal.ScoreOf(0), 0 }),
 		spoilt(func(b *journal.GateVerdict) { b.Tier, b.Score = 3, journal.ScoreOf(1000) }),

@@ -313,3 +313,41 @@ func TestStreamCleaned(t *testing.T) {
 	assert.Equal(t, 0, code)
 	assert.Equal(t, "A stream is shown while it\nretracted: eval/must-failed\n"+answer+"\n", seen)
 }
+
+// JRN-061: the text of a streamed answer is a value of its run. After a purge neither the files, the records nor an
+// export have it, and a reader of the events is told that they are gone.
+func TestPurgedStream(t *testing.T) {
+	t.Parallel()
+	const said, piece = "purged-piece-", "purged-piece-1 "
+	w := sequence{stream: "first-token", a: []string{lines("", "purged-piece-0 ", piece, "purged-piece-2")}}.world(t)
+	w.write("ferment.hcl", w.configuration()+onDisk+"http {\n  listen = [\"127.0.0.1:0\"]\n}\n")
+	w.serve()
+	got := w.run("run", "plan.edn", "--stream")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Equal(t, "purged-piece-0 purged-piece-1 purged-piece-2\n", got.stdout)
+	seen := w.run("runs", "watch", "last", "-o", "edn")
+	require.Equal(t, 0, seen.code, seen.stderr)
+	assert.Contains(t, seen.stdout, piece)
+	assert.Contains(t, w.run("runs", "records", "last", "--values").stdout, piece)
+	assert.NotContains(t, w.run("runs", "records", "last").stdout, said, "records have hashes of it")
+	assert.Contains(t, w.run("runs", "export", "last").stdout, piece)
+	require.Equal(t, 0, w.run("runs", "replay", "last").code)
+
+	require.True(t, w.data("runs", "purge", "last", "--yes").HasKey("purged-at"))
+	for _, args := range [][]string{{"records", "last"}, {"records", "last", "--values"}, {"export", "last"}, {"show", "last"}, {"verify"}} {
+		got := w.run(append([]string{"runs"}, args...)...)
+		assert.Equal(t, 0, got.code, "%s: %s", args, got.stderr)
+		assert.NotContains(t, got.stdout, said, args)
+	}
+	seen = w.run("runs", "watch", "last")
+	assert.NotEqual(t, 0, seen.code)
+	assert.Contains(t, seen.stderr, "stream/gone")
+	require.NoError(t, filepath.WalkDir(filepath.Join(w.dir, "var"), func(name string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		file, err := os.ReadFile(name)
+		assert.NotContains(t, string(file), said, name)
+		return err
+	}))
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -106,8 +107,7 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 	case missing != nil:
 		return nil, missing
 	case !run.Removed.IsZero() || !run.Purged.IsZero():
-		return nil, contract.Errorf("stream/gone", "watch run %s: its events were removed or purged", run.ID).
-			WithHint("\"ferment runs show " + run.ID + "\" shows its summary, which is kept")
+		return nil, goneEvents(run.ID)
 	case after > run.Records:
 		return nil, contract.Errorf("stream/cursor-ahead", "watch run %s: the cursor is record %d, and the run has %d",
 			run.ID, after, run.Records)
@@ -127,13 +127,21 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 			for len(events) > 0 && events[0].Seq <= after {
 				events = events[1:]
 			}
-			if len(events) > 0 {
+			switch {
+			case slices.ContainsFunc(events, journal.Event.Erased):
+				failed = goneEvents(run.ID)
+			case len(events) > 0:
 				failed = show(events)
 			}
 			return failed == nil
 		})
 		return errors.Join(err, failed)
 	}, nil
+}
+
+func goneEvents(run string) *contract.Error {
+	return contract.Errorf("stream/gone", "watch run %s: its events were removed or purged", run).
+		WithHint("\"ferment runs show " + run + "\" shows its summary, which is kept")
 }
 
 // pages reads the records that a run had when it ended or was suspended, one page at a time, so that

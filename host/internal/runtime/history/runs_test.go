@@ -47,7 +47,7 @@ func (s *runScript) put(bodies ...journal.Body) {
 		s.at = s.at.Add(time.Second)
 		rec := journal.Record{Run: s.run, Seq: s.seq, At: s.at, Epoch: s.epoch, Body: body}
 		switch body.(type) {
-		case *journal.InterruptOpened, *journal.InterruptAnswered, *journal.NodeResolved, *journal.AttemptStarted, *journal.AttemptFinished, *journal.NodeCommitted, *journal.NodeFailed:
+		case *journal.InterruptOpened, *journal.InterruptAnswered, *journal.AttemptChunk, *journal.NodeResolved, *journal.AttemptStarted, *journal.AttemptFinished, *journal.NodeCommitted, *journal.NodeFailed:
 			rec.Path, rec.Node = edn.Vector(edn.Int(0)), "a"
 		}
 		assert.NoError(s.t, s.to.Append(context.Background(), rec))
@@ -696,8 +696,29 @@ func TestWatches(t *testing.T) {
 		return nil
 	}), context.Canceled)
 	require.ErrorIs(t, watch(t.Context(), func([]journal.Event) error { return fs.ErrClosed }), fs.ErrClosed)
+	watch, err = j.Watch(t.Context(), doneRun, 0)
+	require.Nil(t, err)
 	_, err = j.Purge(t.Context(), doneRun, false)
 	require.Nil(t, err)
+	for _, streamed := range []bool{false, true} { // JRN-061: a reader is told that the values were deleted meanwhile
+		if streamed {
+			s = script("run_03EEEEEEEEEEEEEEEEEEEEEEEE", "alice")
+			s.begin("a/good")
+			s.put(&journal.AttemptChunk{Attempt: 1, Value: journal.RefTo(edn.Text("a piece")), Visible: "chunk"})
+			s.complete(edn.Text("x"))
+			watch, err = j.Watch(t.Context(), s.run, 0)
+			require.Nil(t, err)
+			_, err = j.Purge(t.Context(), s.run, false)
+			require.Nil(t, err)
+		}
+		failed := watch(t.Context(), func(events []journal.Event) error {
+			for _, e := range events {
+				assert.NotContains(t, []string{"chunk", "finished"}, e.Name)
+			}
+			return nil
+		})
+		require.ErrorIs(t, failed, contract.OfType("stream/gone"))
+	}
 	_, err = j.Watch(t.Context(), doneRun, 7)
 	assert.Equal(t, "stream/gone", typeOf(err))
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Text is recorded at most every chunkTime, or as soon as chunkSize bytes are
@@ -81,7 +82,8 @@ func (w *writer) flush() {
 	for text != "" {
 		piece := truncate(text, chunkSize)
 		text = text[len(piece):]
-		w.record(&journal.AttemptChunk{Attempt: w.attempt, Chunk: w.chunk, Text: piece, Visible: w.visible})
+		said := journal.RefTo(edn.Text(piece))
+		w.record(&journal.AttemptChunk{Attempt: w.attempt, Chunk: w.chunk, Value: said, Visible: w.visible})
 		w.chunk++
 	}
 }
