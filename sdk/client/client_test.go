@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -75,6 +76,7 @@ func TestServersThatAreNoDaemon(t *testing.T) {
 		_, err = c.Whoami(t.Context())
 		require.ErrorIs(t, err, contract.OfType(typ), server)
 		assert.NotContains(t, err.Error(), "secret")
+		assert.Equal(t, server == untrusted.URL, strings.Contains(contract.AsError(err).Hint, "SSL_CERT_FILE"), server)
 	}
 	assert.Empty(t, tokens)
 	_, err = client.Dial(t.Context(), filepath.Join(t.TempDir(), "absent"), "token")

@@ -144,6 +144,9 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :tool}`, []string{
 			`1:10: error CHECK-015 the op :tool needs :tool/id in [:nodes 0]`,
 			`1:10: error CHECK-015 the op :tool needs :effects, such as :effects {:allowed #{:fs/read}}, in [:nodes 0]`}},
+		{`{:op :tool :tool/id :db/query}`, []string{
+			`1:10: error CHECK-015 the op :tool needs :effects, such as :effects {:allowed #{:db/read}}, in [:nodes 0]`,
+			`1:30: error CHECK-012 unknown tool :db/query in [:nodes 0 :tool/id]`}},
 		{`{:op :plan}`, []string{`1:10: error CHECK-015 the op :plan needs :plan in [:nodes 0]`}},
 		{`{:op :emit :as "x"}`, []string{`1:21: error CHECK-010 unknown key :as in [:nodes 0]; nearest is :id`}},
 		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]; nearest is :x`}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // opSet is a set of ops.
@@ -229,7 +230,14 @@ func (np *nodeParser) missing(key string) {
 	}
 	next := ""
 	if key == "effects" {
-		next = ", such as :effects {:allowed #{:fs/read}},"
+		effect := "fs/read"
+		if name, ok := np.v.Get(kToolID); ok {
+			id, _ := asKeyword(name).AsKeyword()
+			if tool, ok := effects.ToolNamed(id); ok {
+				effect = tool.Effect
+			}
+		}
+		next = ", such as :effects {:allowed #{:" + effect + "}},"
 	}
 	np.bad(checkType, "%s needs :%s%s in %s", what, key, next, showPath(np.cur))
 }

@@ -58,8 +58,11 @@ func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, 
 		return r, contract.Errorf("role/invalid-role", "%.80q is not the name of a role: expected 1 to 64 of a-z 0-9 . _ + -, beginning with a letter or digit", short)
 	}
 	if slices.Contains(set.Known, r.Name) || slices.Contains(policy.BuiltinRoles(), r.Name) {
-		return r, contract.Errorf("role/in-use", "the configuration has the role :%s", r.Name).
-			WithHint("choose another name; \"ferment role grant USER " + short + "\" gives this one to a user")
+		hint := "choose another name"
+		if policy.Grantable(r.Name) {
+			hint += "; \"ferment role grant USER " + short + "\" gives this one to a user"
+		}
+		return r, contract.Errorf("role/in-use", "the configuration has the role :%s", r.Name).WithHint(hint)
 	}
 	err := s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
 		if set.has(r.Name, a.Roles) {

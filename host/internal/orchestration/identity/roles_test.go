@@ -93,6 +93,9 @@ func TestRoleErrors(t *testing.T) {
 		_, err := w.role(tt.role, tt.includes...)
 		require.NotNil(t, err, name)
 		assert.Equal(t, tt.want, err.Type, name)
+		if tt.role == policy.RoleAny {
+			assert.NotContains(t, err.Hint, "grant", "it cannot be granted")
+		}
 	}
 	_, err = w.DeleteRole(ctx, w.set, "role/nigth", false)
 	typed(t, "role/not-found", err)

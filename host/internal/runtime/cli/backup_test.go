@@ -80,7 +80,7 @@ func TestBackupAndRestore(t *testing.T) {
 	for i := range listed {
 		listed[i] = filepath.Base(listed[i])
 	}
-	assert.Equal(t, []string{"blobs", "calibration", "ferment.db", "secrets.key"}, listed)
+	assert.Equal(t, []string{".gitignore", "blobs", "calibration", "ferment.db", "secrets.key"}, listed)
 
 	t.Run("restore", func(t *testing.T) {
 		config := w.elsewhere("copy")

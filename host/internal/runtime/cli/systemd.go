@@ -88,13 +88,16 @@ func unit(program, path, profile, user string, cfg *config.Config) (string, erro
 		start = append(start, "--profile", profile)
 	}
 	writable := append([]string{cfg.Host.DataDir}, cfg.Writable()...)
-	for _, list := range []*[]string{&start, &writable} {
-		for i, word := range *list {
+	for _, list := range [][]string{start, writable} {
+		for i, word := range list {
 			if strings.ContainsAny(word, "\n\r\x00") {
 				return "", contract.Errorf("config/range", "%q is not allowed in a unit file", word)
 			}
-			(*list)[i] = unitWord(word)
+			list[i] = unitWord(word)
 		}
+	}
+	for i, word := range start {
+		start[i] = strings.ReplaceAll(word, "$", "$$") // only commands have variables
 	}
 	for i := 1; i < len(writable); i++ {
 		writable[i] = "-" + writable[i] // "-": a directory that does not exist yet must not prevent the start
@@ -147,7 +150,7 @@ func stopSeconds(cfg *config.Config) int {
 
 // unitWord quotes a word for systemd.
 func unitWord(word string) string {
-	word = strings.NewReplacer("%", "%%", "$", "$$", `\`, `\\`, `"`, `\"`).Replace(word)
+	word = strings.NewReplacer("%", "%%", `\`, `\\`, `"`, `\"`).Replace(word)
 	if strings.ContainsAny(word, " \t'") {
 		return `"` + word + `"`
 	}

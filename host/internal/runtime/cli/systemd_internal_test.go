@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 )
@@ -18,4 +19,14 @@ func TestStopSeconds(t *testing.T) {
 		cfg.Host.DrainTimeout = drain
 		assert.Equal(t, want, stopSeconds(cfg), "%s", drain)
 	}
+}
+
+// OPS-006: systemd replaces specifiers in every path, and variables only in commands.
+func TestUnitQuotes(t *testing.T) {
+	cfg := &config.Config{}
+	cfg.Host.DataDir = `/srv/u $x 5%"`
+	text, err := unit("/opt/$a/ferment", "/etc/f.hcl", "", "", cfg)
+	require.NoError(t, err)
+	assert.Contains(t, text, "\nExecStart=/opt/$$a/ferment serve --config /etc/f.hcl\n")
+	assert.Contains(t, text, `ReadWritePaths="/srv/u $x 5%%\""`+"\n")
 }

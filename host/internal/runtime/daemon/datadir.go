@@ -46,13 +46,18 @@ func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin
 // nowhere lists the errors for a path at which no directory can exist.
 var nowhere = []error{syscall.ENOENT, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL}
 
-// makeDataDir creates the directory if it is missing. If no directory can exist at that path, the
-// error is a *DirectoryError with ExitConfig.
+// makeDataDir creates the directory if it is missing, with a .gitignore that keeps it out of a
+// repository and of a workspace around it. If no directory can exist at that path, the error is a
+// *DirectoryError with ExitConfig.
 func makeDataDir(path string) error {
 	problem := func(text, fix string) error {
 		return &DirectoryError{Dir: path, Problem: text, Fix: fix, code: ExitConfig}
 	}
+	_, absent := os.Lstat(path)
 	err := os.MkdirAll(path, 0o700)
+	if err == nil && errors.Is(absent, fs.ErrNotExist) {
+		err = os.WriteFile(filepath.Join(path, ".gitignore"), []byte("*\n"), 0o600)
+	}
 	if errors.Is(err, fs.ErrExist) { // a symbolic link that cannot be followed
 		_, err = os.Stat(path)
 	}

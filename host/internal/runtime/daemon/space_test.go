@@ -177,6 +177,22 @@ func TestChangeLines(t *testing.T) {
 	assert.Contains(t, lines[maxChangeLines], "3")
 }
 
+// OPS-002: a new data directory is no part of a repository around it; one that was there before
+// belongs to its owner.
+func TestNewDataDirIsIgnored(t *testing.T) {
+	fresh, given := filepath.Join(t.TempDir(), "a", "var"), t.TempDir()
+	require.NoError(t, os.Chmod(given, 0o700))
+	for _, path := range []string{fresh, given} {
+		d, err := openDataDir(path, "boot")
+		require.NoError(t, err)
+		d.close()
+	}
+	text, err := os.ReadFile(filepath.Join(fresh, ".gitignore"))
+	require.NoError(t, err)
+	assert.Equal(t, "*\n", string(text))
+	assert.NoFileExists(t, filepath.Join(given, ".gitignore"))
+}
+
 // CLI-003: a token file that cannot be read or written for the moment counts
 // as present.
 func TestTokenIsKept(t *testing.T) {
