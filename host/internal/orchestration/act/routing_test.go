@@ -110,6 +110,24 @@ func TestRouterDecision(t *testing.T) {
 	assert.Contains(t, kinds, `["route" 0] gate/verdict`, "its answer passes the gates of its intent")
 }
 
+// RTE-005, LRN-002: the policy learned does not reorder the candidate that a router chose. It is a
+// decision without chance.
+func TestRouterDecisionStaysFirst(t *testing.T) {
+	for seed := range int64(4) {
+		w := resumeWorld(t)
+		book, _ := trained("a/one", "a/two")
+		s := service(t, w, func(c *act.Config) { c.Learned, c.NewSeed = book, func() int64 { return seed } })
+		_, err, records := do(t, s, asking("[:a/one :a/two]", ":policy :learned :retry {:fallback-max 1}", "{}", routedBy("r/pick", "")))
+		require.Nil(t, err, "%v", err)
+		assert.Equal(t, []string{"r/pick", "a/two"}, w.Dispatched())
+		decided := learnedDecisions(records)
+		l := decided[len(decided)-1]
+		require.NotNil(t, l)
+		assert.Equal(t, []string{"a/two", "a/one"}, l.Order)
+		assert.Equal(t, []any{1.0, false, "", false}, []any{l.Propensity, l.Explored, l.Seed, l.Cold})
+	}
+}
+
 func names(list edn.Value, key string) string {
 	var out []edn.Value
 	for v := range list.Elems() {

@@ -88,8 +88,8 @@ func (s *candidates) learnedOrder(accepted []string) []string {
 	for i, at := range d.Order {
 		ids[i] = l.order[at]
 	}
-	if i := slices.Index(ids, n.w.Policy.capID); i > 0 { // a pinned candidate stays first
-		ids = slices.Insert(slices.Delete(ids, i, i+1), 0, n.w.Policy.capID)
+	if i := slices.Index(ids, n.w.Policy.first()); i > 0 {
+		ids = slices.Insert(slices.Delete(ids, i, i+1), 0, n.w.Policy.first())
 	}
 	l.order, l.record.Order = ids, ids
 	l.record.Explored, l.record.Propensity = d.Explored, d.Propensity
@@ -100,7 +100,7 @@ func (s *candidates) learnedOrder(accepted []string) []string {
 // counts, calls have no effects, and another attempt is allowed and affordable (LRN-002).
 func (s *candidates) mayExplore() bool {
 	n, p := s.n, s.n.w.Policy
-	if n.run == nil || n.w.Op != "call" || p.capID != "" || p.FallbackMax == 0 || p.Strategy != policy.Cascade {
+	if n.run == nil || n.w.Op != "call" || p.first() != "" || p.FallbackMax == 0 || p.Strategy != policy.Cascade {
 		return false
 	}
 	return s.repeatable(s.learning.order) && s.may.funds.Covers(2, s.learning.order)

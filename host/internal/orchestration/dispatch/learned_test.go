@@ -173,7 +173,7 @@ func TestLearnedWithoutChance(t *testing.T) {
 		"effects":     {order{layer: learning(1)}, "t/b"},
 		"no fallback": {order{layer: learning(0, pair)}, "t/b"},
 		"budget":      {order{layer: learning(1, pair), limits: `{:max-usd 0.015M}`}, "t/b"},
-		"race": {order{layer: learning(1, pair, func(l *policy.Layer) { l.Strategy = policy.Of(policy.Race, here) })}, "t/b"},
+		"race":        {order{layer: learning(1, pair, func(l *policy.Layer) { l.Strategy = policy.Of(policy.Race, here) })}, "t/b"},
 		"pinned":      {order{layer: learning(1, func(l *policy.Layer) { l.Fallbacks = policy.NamesOf(here, "t/b") }), capID: "t/a"}, "t/a"},
 	} {
 		for seed := range int64(12) {
