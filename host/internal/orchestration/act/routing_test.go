@@ -411,6 +411,45 @@ func TestAsked(t *testing.T) {
 	assert.Equal(t, "cap/not-found", err.Type)
 }
 
+// RTE-004, RTE-007: no router is asked for the plan of an intent. An act that should be routed says so: closed
+// it fails before it is accepted, open it has a warning. One that names a capability is one call, and routed.
+func TestPlanOfAnIntentIsNotRouted(t *testing.T) {
+	yes := true
+	on := &routing.Settings{Router: routing.Profile{Meta: &yes, Capability: "r/pick"}, MetaIntents: []string{"text/respond"}}
+	template := edn.MustRead(`{:nodes [{:op :call :intent :text/respond :cap/id :a/one :input {:slot/id :input} :as :x}
+		{:op :emit :input {:slot/path [:x :out]}}]}`)
+	for name, row := range map[string]struct {
+		more, task      string
+		failed          string
+		warned, decided bool
+	}{
+		"open":             {"", "", "", true, false},
+		"closed":           {":routing {:profile :strict-meta}", "", "route/decide-failed", false, false},
+		"declined":         {":routing {:meta? false}", "", "", false, false},
+		"no such profile":  {":routing {:profile :strict-mete}", "", "invalid-request", false, false},
+		"named capability": {"", ":cap/id :a/two", "", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := resumeWorld(t)
+			in, _ := w.Registry.Intent("text/respond")
+			in.Plan = template
+			response, err, records := do(t, service(t, w, func(a *act.Config) { a.Routing = on }),
+				fmt.Sprintf(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond %s} :input {:prompt "p"} %s}`, row.task, row.more))
+			assert.Equal(t, row.decided, !resolvedRoute(records).IsNil())
+			if row.failed != "" {
+				require.NotNil(t, err)
+				assert.Equal(t, row.failed, err.Type)
+				assert.Empty(t, w.Calls())
+				assert.Empty(t, records, "it is rejected before it is accepted")
+				return
+			}
+			require.Nil(t, err, "%v", err)
+			first, _ := response.Key("warnings").Nth(0)
+			assert.Equal(t, row.warned, first.Key("type").String() == ":route/decide-failed")
+		})
+	}
+}
+
 // RTE-006: what is reserved for a whole run covers its router too.
 func TestRouterWithinReservation(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{
