@@ -450,6 +450,28 @@ func TestPlanOfAnIntentIsNotRouted(t *testing.T) {
 	}
 }
 
+// RTE-004, RTE-006: a run that is resumed after a decision was recorded keeps it, also where the constraints of
+// the configuration would now refuse it.
+func TestRecordedDecisionIsKept(t *testing.T) {
+	answer := choosing(`{:cap/id :a/two :constraints {:language :de}}`)
+	w := resumeWorld(t)
+	answer(w)
+	_, err, records := do(t, service(t, w), asking("[:a/one :a/two]", "", "{}", routedBy("r/pick", ":strict? true")))
+	require.Nil(t, err, "%v", err)
+	cut := slices.IndexFunc(records, func(r journal.Record) bool {
+		b, ok := r.Body.(*journal.PlanResolved)
+		return ok && r.Path.Len() == 0 && !b.Route.IsNil()
+	})
+	require.Positive(t, cut)
+
+	stricter := gatedWorld(t)
+	answer(stricter)
+	all, err := resumed(t, stricter, records[:cut+1], crashed)
+	require.Nil(t, err, "%v", err)
+	assert.Equal(t, []string{"a/two"}, stricter.Dispatched())
+	assert.Greater(t, len(all), cut+1)
+}
+
 // RTE-006: what is reserved for a whole run covers its router too.
 func TestRouterWithinReservation(t *testing.T) {
 	w := dispatchtest.New(t, dispatchtest.Spec{
