@@ -179,6 +179,9 @@ type Layer struct {
 	Fallbacks Names
 	// Exclude removes capabilities; it is applied last.
 	Exclude Names
+	// First is the capability that stays first among the candidates, whatever the ordering: the
+	// one that a router chose.
+	First Val[string]
 	// Swap maps a capability to the one that takes its place among the candidates. Only a
 	// replay writes it.
 	Swap map[string]string

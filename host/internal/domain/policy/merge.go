@@ -12,6 +12,7 @@ func Merge(weak, strong Layer) Layer {
 		Candidates:      nearest(weak.Candidates, strong.Candidates),
 		Fallbacks:       union(weak.Fallbacks, strong.Fallbacks),
 		Exclude:         union(weak.Exclude, strong.Exclude),
+		First:           nearest(weak.First, strong.First),
 		Swap:            swapped(weak.Swap, strong.Swap),
 		SameCapMax:      nearest(weak.SameCapMax, strong.SameCapMax),
 		FallbackMax:     nearest(weak.FallbackMax, strong.FallbackMax),

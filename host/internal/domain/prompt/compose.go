@@ -16,6 +16,9 @@ const (
 	EmbedIntent = "model/embed"
 )
 
+// editIntent is the operation that replaces the text of a turn of any role.
+const editIntent = "conversation/edit"
+
 // Composes reports whether prompts are composed for an intent (LM-009).
 func Composes(intent string) bool { return intent != ChatIntent && intent != EmbedIntent }
 
@@ -167,8 +170,12 @@ func LeadsToModel(intent string, c *registry.Capability) bool {
 // SystemPlaces returns the paths of the parts of an input that a language model
 // reads in its system prompt: :system, the text of each message with that role
 // and, in a conversation, the form of the answer, which is sent in the system
-// prompt to providers without schema support.
+// prompt to providers without schema support. The text of an edit is one too:
+// the input does not tell the role of the turn that it replaces.
 func SystemPlaces(intent string, input edn.Value) [][]edn.Value {
+	if intent == editIntent && !input.Key("text").IsNil() {
+		return [][]edn.Value{{keyText}}
+	}
 	if !input.Has(keySystem) && !input.Has(keyMessages) && !input.Has(keyOutput) {
 		return nil // most inputs
 	}
@@ -220,6 +227,7 @@ func message(role, content string) edn.Value {
 var (
 	keyRole     = edn.K("role")
 	keyContent  = edn.K("content")
+	keyText     = edn.K("text")
 	keySystem   = edn.K("system")
 	keyMessages = edn.K("messages")
 	keyOutput   = edn.K("output")

@@ -286,6 +286,9 @@ func (f *flight) newShape() (*shape, *contract.Error) {
 	if err := plan.FindingsError(sh.findings, contract.SourceRequest); err != nil {
 		return nil, err
 	}
+	if d := f.route.decision; d != nil && d.candidates != nil {
+		sh.plan.Nodes[0].Layer.First = policy.Of(d.candidates[0], policy.Origin{Source: policy.SourceMeta})
+	}
 	f.layer = &sh.layer
 	var err *contract.Error
 	sh.program, err = plan.Link(sh.plan, f.planEnv())

@@ -272,8 +272,10 @@ func (f *flight) obey(d routing.Decision, bounds *routing.Bounds) *contract.Erro
 	if fault != nil {
 		return routing.Refuse("decide-invalid", "the decision is invalid: %v", fault)
 	}
-	if err := bounds.Check(&next.layer, &after); err != nil {
-		return err
+	if !f.decided() {
+		if err := bounds.Check(&next.layer, &after); err != nil {
+			return err
+		}
 	}
 	f.route.decision = next
 	if err := f.readIntent(); err != nil {
@@ -281,6 +283,16 @@ func (f *flight) obey(d routing.Decision, bounds *routing.Bounds) *contract.Erro
 		return routing.Refuse("decide-invalid", "the decision is invalid: %s", err.Message).WithCause(err)
 	}
 	return nil
+}
+
+// decided reports whether the decision of the router is recorded as one that applies to the act. A
+// resumed or replayed run keeps it, also if the configuration or the rules for decisions have changed.
+func (f *flight) decided() bool {
+	if f.past == nil || f.inside != nil {
+		return false
+	}
+	begun := f.past.At(edn.Vector())
+	return begun != nil && begun.Plan != nil && begun.Plan.Route.Key("outcome").Equal(edn.K(routeDecided))
 }
 
 // knownChecks rejects a decision that names an unknown check.

@@ -110,6 +110,24 @@ func TestRouterDecision(t *testing.T) {
 	assert.Contains(t, kinds, `["route" 0] gate/verdict`, "its answer passes the gates of its intent")
 }
 
+// RTE-005, LRN-002: the policy learned does not reorder the candidate that a router chose. It is a
+// decision without chance.
+func TestRouterDecisionStaysFirst(t *testing.T) {
+	for seed := range int64(4) {
+		w := resumeWorld(t)
+		book, _ := trained("a/one", "a/two")
+		s := service(t, w, func(c *act.Config) { c.Learned, c.NewSeed = book, func() int64 { return seed } })
+		_, err, records := do(t, s, asking("[:a/one :a/two]", ":policy :learned :retry {:fallback-max 1}", "{}", routedBy("r/pick", "")))
+		require.Nil(t, err, "%v", err)
+		assert.Equal(t, []string{"r/pick", "a/two"}, w.Dispatched())
+		decided := learnedDecisions(records)
+		l := decided[len(decided)-1]
+		require.NotNil(t, l)
+		assert.Equal(t, []string{"a/two", "a/one"}, l.Order)
+		assert.Equal(t, []any{1.0, false, "", false}, []any{l.Propensity, l.Explored, l.Seed, l.Cold})
+	}
+}
+
 func names(list edn.Value, key string) string {
 	var out []edn.Value
 	for v := range list.Elems() {
@@ -391,6 +409,67 @@ func TestAsked(t *testing.T) {
 	_, err, _ := do(t, service(t, resumeWorld(t)), asking("[:a/one]", "", "{}", routedBy("no/such", "")))
 	require.NotNil(t, err)
 	assert.Equal(t, "cap/not-found", err.Type)
+}
+
+// RTE-004, RTE-007: no router is asked for the plan of an intent. An act that should be routed says so: closed
+// it fails before it is accepted, open it has a warning. One that names a capability is one call, and routed.
+func TestPlanOfAnIntentIsNotRouted(t *testing.T) {
+	yes := true
+	on := &routing.Settings{Router: routing.Profile{Meta: &yes, Capability: "r/pick"}, MetaIntents: []string{"text/respond"}}
+	template := edn.MustRead(`{:nodes [{:op :call :intent :text/respond :cap/id :a/one :input {:slot/id :input} :as :x}
+		{:op :emit :input {:slot/path [:x :out]}}]}`)
+	for name, row := range map[string]struct {
+		more, task      string
+		failed          string
+		warned, decided bool
+	}{
+		"open":             {"", "", "", true, false},
+		"closed":           {":routing {:profile :strict-meta}", "", "route/decide-failed", false, false},
+		"declined":         {":routing {:meta? false}", "", "", false, false},
+		"no such profile":  {":routing {:profile :strict-mete}", "", "invalid-request", false, false},
+		"named capability": {"", ":cap/id :a/two", "", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := resumeWorld(t)
+			in, _ := w.Registry.Intent("text/respond")
+			in.Plan = template
+			response, err, records := do(t, service(t, w, func(a *act.Config) { a.Routing = on }),
+				fmt.Sprintf(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond %s} :input {:prompt "p"} %s}`, row.task, row.more))
+			assert.Equal(t, row.decided, !resolvedRoute(records).IsNil())
+			if row.failed != "" {
+				require.NotNil(t, err)
+				assert.Equal(t, row.failed, err.Type)
+				assert.Empty(t, w.Calls())
+				assert.Empty(t, records, "it is rejected before it is accepted")
+				return
+			}
+			require.Nil(t, err, "%v", err)
+			first, _ := response.Key("warnings").Nth(0)
+			assert.Equal(t, row.warned, first.Key("type").String() == ":route/decide-failed")
+		})
+	}
+}
+
+// RTE-004, RTE-006: a run that is resumed after a decision was recorded keeps it, also where the constraints of
+// the configuration would now refuse it.
+func TestRecordedDecisionIsKept(t *testing.T) {
+	answer := choosing(`{:cap/id :a/two :constraints {:language :de}}`)
+	w := resumeWorld(t)
+	answer(w)
+	_, err, records := do(t, service(t, w), asking("[:a/one :a/two]", "", "{}", routedBy("r/pick", ":strict? true")))
+	require.Nil(t, err, "%v", err)
+	cut := slices.IndexFunc(records, func(r journal.Record) bool {
+		b, ok := r.Body.(*journal.PlanResolved)
+		return ok && r.Path.Len() == 0 && !b.Route.IsNil()
+	})
+	require.Positive(t, cut)
+
+	stricter := gatedWorld(t)
+	answer(stricter)
+	all, err := resumed(t, stricter, records[:cut+1], crashed)
+	require.Nil(t, err, "%v", err)
+	assert.Equal(t, []string{"a/two"}, stricter.Dispatched())
+	assert.Greater(t, len(all), cut+1)
 }
 
 // RTE-006: what is reserved for a whole run covers its router too.

@@ -4,6 +4,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/routing"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -69,6 +70,9 @@ func (f *flight) recordedTemplate(recorded *journal.PlanResolved) (*plan.Plan, *
 // settings of the request except its candidates, which are for one intent.
 func (f *flight) readTemplate(p *plan.Plan) *contract.Error {
 	f.source = sourceTemplate
+	if err := f.unroutable(); err != nil {
+		return err
+	}
 	around := f.request.Context
 	if around.IsNil() {
 		around = edn.MustMap()
@@ -83,4 +87,25 @@ func (f *flight) readTemplate(p *plan.Plan) *contract.Error {
 	f.layer, f.plan = &layer, p
 	f.findings = plan.Check(p, f.planEnv())
 	return plan.FindingsError(f.findings, contract.SourceRequest)
+}
+
+// unroutable applies the routing settings to an act whose plan is a template: no router is asked,
+// since its decision is for one call. An act that must not continue without a decision fails, another
+// one has a warning. A run that has begun goes on as it began.
+func (f *flight) unroutable() *contract.Error {
+	if f.past != nil || f.act.Fill != nil {
+		return nil
+	}
+	if err := f.chooseRouting(); err != nil || !f.route.Ask {
+		return err
+	}
+	f.route.Ask = false
+	why := routing.Refuse("decide-plan", "acts of :%s have a plan, for which no router is asked", f.request.Intent).
+		WithSource(contract.SourceRequest).
+		WithHint("name a capability in :cap/id, or use :routing {:meta? false}")
+	if f.route.Closed {
+		return why
+	}
+	f.warnings = append(f.warnings, edn.MustMap(edn.K("type"), edn.K(why.Type), edn.K("message"), edn.Text(why.Message)))
+	return nil
 }

@@ -79,6 +79,15 @@ func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPo
 	return p
 }
 
+// first returns the candidate that stays first in every order: the pinned one, else that of a
+// router; empty: none.
+func (p *CallPolicy) first() string {
+	if p.capID != "" {
+		return p.capID
+	}
+	return p.Layer.First.V
+}
+
 // addStats adds the statistics of a capability and returns the capability that
 // may replace it.
 func (d *Dispatcher) addStats(p *CallPolicy, capID string) (swapTo string) {

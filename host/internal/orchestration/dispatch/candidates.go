@@ -100,7 +100,7 @@ func (s *candidates) orderOf(accepted []string) []string {
 			}
 		}
 		stats.Sort(p.Ordering, s.ranked, s.streamed())
-		if i := slices.IndexFunc(s.ranked, func(f stats.Figures) bool { return f.CapID == p.capID }); i > 0 {
+		if i := slices.IndexFunc(s.ranked, func(f stats.Figures) bool { return f.CapID == p.first() }); i > 0 {
 			pinned := s.ranked[i]
 			s.ranked = slices.Insert(slices.Delete(s.ranked, i, i+1), 0, pinned)
 		}

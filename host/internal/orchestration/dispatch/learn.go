@@ -88,19 +88,19 @@ func (s *candidates) learnedOrder(accepted []string) []string {
 	for i, at := range d.Order {
 		ids[i] = l.order[at]
 	}
-	if i := slices.Index(ids, n.w.Policy.capID); i > 0 { // a pinned candidate stays first
-		ids = slices.Insert(slices.Delete(ids, i, i+1), 0, n.w.Policy.capID)
+	if i := slices.Index(ids, n.w.Policy.first()); i > 0 {
+		ids = slices.Insert(slices.Delete(ids, i, i+1), 0, n.w.Policy.first())
 	}
 	l.order, l.record.Order = ids, ids
 	l.record.Explored, l.record.Propensity = d.Explored, d.Propensity
 	return ids
 }
 
-// mayExplore reports whether a candidate may be tried to learn about it: where calls
-// have no effects, and another attempt is allowed and affordable (LRN-002).
+// mayExplore reports whether a candidate may be tried to learn about it: where its outcome
+// counts, calls have no effects, and another attempt is allowed and affordable (LRN-002).
 func (s *candidates) mayExplore() bool {
 	n, p := s.n, s.n.w.Policy
-	if n.run == nil || n.w.Op != "call" || p.capID != "" || p.FallbackMax == 0 && p.Strategy == policy.Cascade {
+	if n.run == nil || n.w.Op != "call" || p.first() != "" || p.FallbackMax == 0 || p.Strategy != policy.Cascade {
 		return false
 	}
 	return s.repeatable(s.learning.order) && s.may.funds.Covers(2, s.learning.order)
@@ -108,11 +108,12 @@ func (s *candidates) mayExplore() bool {
 
 // learn counts the outcome of an attempt for the dispatch policy :learned. It does not
 // count answers of people, plan answers and recorded attempts, nor those of shadow, grading
-// and replaying runs.
+// and replaying runs. An attempt that runs beside others is canceled unless it is the
+// fastest, so what is seen of it is not how often it passes: only a cascade counts.
 func (s *candidates) learn(a *attempt, pass bool) {
 	l, n := &s.learning, s.n
-	if n.w.Policy.Learned == nil || n.d.Learned == nil || a.past != nil || a.walk != nil || !a.capability.External() ||
-		n.run.Shadow || n.run.Grading || n.run.Fill != nil {
+	if n.w.Policy.Learned == nil || n.w.Policy.Strategy != policy.Cascade || n.d.Learned == nil || a.past != nil ||
+		a.walk != nil || !a.capability.External() || n.run.Shadow || n.run.Grading || n.run.Fill != nil {
 		return
 	}
 	cost, priced := a.usage.Key("cost-usd").AsNumber()

@@ -160,7 +160,7 @@ func (frozen) AllLearned(context.Context) (map[learned.Key]string, error) { retu
 func (frozen) Learn(learned.Key, func(string) string, func())             {}
 
 // LRN-002: without chance, by posterior mean, are calls with effects, without a fallback,
-// with a budget for one attempt, and with a pinned candidate, which stays first.
+// with a budget for one attempt, whose outcomes do not count, and with a pinned candidate, which stays first.
 func TestLearnedWithoutChance(t *testing.T) {
 	w := worldThatLearns(t, ":cap/cost {:usd 0.01M}", ":cap/cost {:usd 0.01M}", ":cap/effects #{:fs/write} :cap/idempotent? true")
 	w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:n 2}`)).On("t/c", out(`{:n 3}`))
@@ -173,6 +173,7 @@ func TestLearnedWithoutChance(t *testing.T) {
 		"effects":     {order{layer: learning(1)}, "t/b"},
 		"no fallback": {order{layer: learning(0, pair)}, "t/b"},
 		"budget":      {order{layer: learning(1, pair), limits: `{:max-usd 0.015M}`}, "t/b"},
+		"race":        {order{layer: learning(1, pair, func(l *policy.Layer) { l.Strategy = policy.Of(policy.Race, here) })}, "t/b"},
 		"pinned":      {order{layer: learning(1, func(l *policy.Layer) { l.Fallbacks = policy.NamesOf(here, "t/b") }), capID: "t/a"}, "t/a"},
 	} {
 		for seed := range int64(12) {
@@ -192,7 +193,7 @@ func TestLearnedWithoutChance(t *testing.T) {
 }
 
 // LRN-001: a committed answer is a pass, a refused one a fail; what crashes, times out,
-// is not reached, loses, or could not be judged changes nothing.
+// is not reached, ran beside others, or could not be judged changes nothing.
 func TestLearnedOutcomes(t *testing.T) {
 	repairs := func(l *policy.Layer) { l.RepairMax = policy.Of(1, here) }
 	race := func(l *policy.Layer) { l.Strategy = policy.Of(policy.Race, here) }
@@ -210,8 +211,9 @@ func TestLearnedOutcomes(t *testing.T) {
 		"outage":     {learning(1), []dispatchtest.Step{fails("provider/unavailable")}, []dispatchtest.Step{out(`{}`)}, "0.00 of 0.00, 1.00 of 1.00"},
 		"repaired":   {learning(1, repairs), []dispatchtest.Step{wrong, out(`{}`)}, nil, "1.00 of 1.00, 0.00 of 0.00"},
 		"unrepaired": {learning(1, repairs), []dispatchtest.Step{wrong}, []dispatchtest.Step{out(`{}`)}, "0.00 of 1.00, 1.00 of 1.00"},
-		"loser":      {learning(1, race), []dispatchtest.Step{out(`{}`)}, []dispatchtest.Step{{Hang: true}}, "1.00 of 1.00, 0.00 of 0.00"},
-		"outscored":  {learning(1, tournament), []dispatchtest.Step{out(`{}`)}, []dispatchtest.Step{out(`{}`)}, "1.00 of 1.00, 0.00 of 0.00"},
+		"race":       {learning(1, race), []dispatchtest.Step{out(`{}`)}, []dispatchtest.Step{{Hang: true}}, "0.00 of 0.00, 0.00 of 0.00"},
+		"race fails": {learning(1, race), []dispatchtest.Step{wrong}, []dispatchtest.Step{out(`{}`)}, "0.00 of 0.00, 0.00 of 0.00"},
+		"tournament": {learning(1, tournament), []dispatchtest.Step{out(`{}`)}, []dispatchtest.Step{wrong}, "0.00 of 0.00, 0.00 of 0.00"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldThatLearns(t, ":cap/repairs? true", "")

@@ -152,10 +152,10 @@ func TestLoadedRuns(t *testing.T) {
 }
 
 // LRN-001, LRN-003: a decision of learned dispatch has an outcome if the answer of its
-// first candidate was committed, or refused by its gates.
+// first candidate was committed, or refused by its gates, and no attempt ran beside others.
 func TestChoicesOfARun(t *testing.T) {
 	decided := &journal.Learned{Order: []string{"a/one", "a/two"}, Counts: make([]journal.LearnedCounts, 2)}
-	resolved := &journal.NodeResolved{Op: "call", Intent: "a/b", Learned: decided}
+	resolved := &journal.NodeResolved{Op: "call", Intent: "a/b", Strategy: "cascade", Learned: decided}
 	type attempt struct {
 		capID    string
 		verdicts []*journal.GateVerdict
@@ -203,6 +203,11 @@ func TestChoicesOfARun(t *testing.T) {
 		s.add("[1]", "n1", &journal.NodeResolved{Op: "call", Intent: "a/b"})
 		s.add("[2]", "n2", &journal.NodeResolved{Op: "call", Intent: "a/b", Learned: &journal.Learned{}})
 		assert.Equal(t, []journal.Choice{{Intent: "a/b", Decided: decided, Pass: row.pass, Known: row.known}}, journal.Choices(s.records), name)
+
+		beside := *resolved
+		beside.Strategy = "race"
+		s.records[1].Body = &beside
+		assert.False(t, journal.Choices(s.records)[0].Known, "%s: the outcome depends on those beside it", name)
 
 		replay := *s.records[0].Body.(*journal.RunAccepted)
 		replay.ReplayOf = "run_y"

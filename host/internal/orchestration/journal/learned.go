@@ -3,6 +3,7 @@ package journal
 import (
 	"strconv"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -126,8 +127,8 @@ type Choice struct {
 	Intent  string
 	Decided *Learned
 	// Pass is true if the answer of the first candidate was committed, false if gates
-	// rejected it. Known is false if neither happened, for example in an outage; Pass then
-	// has no meaning.
+	// rejected it. Known is false if neither happened, for example in an outage, or if others
+	// ran beside it, so that its answer depends on theirs; Pass then has no meaning.
 	Pass, Known bool
 }
 
@@ -152,6 +153,7 @@ func Choices(records []Record) (all []Choice) {
 				c.Known = c.Known || a.refused()
 			}
 		}
+		c.Known = c.Known && n.resolved.Strategy == policy.Cascade
 		all = append(all, c)
 	}
 	return all

@@ -130,11 +130,11 @@ func statsAction(name, intent, since string) (edn.Value, error) {
 func (c *command) learnedText(v, intent edn.Value) error {
 	groups := v.Key("groups")
 	if groups.Len() == 0 {
-		which := "no intent"
+		of := ""
 		if !intent.IsNil() {
-			which = intent.String()
+			of = " of " + intent.String()
 		}
-		_, err := fmt.Fprintf(c.env.Stdout, "nothing was learned: %s has had no decision with the policy learned\n", which)
+		_, err := fmt.Fprintf(c.env.Stdout, "nothing was learned: no act%s was dispatched with the policy learned\n", of)
 		return err
 	}
 	first := true

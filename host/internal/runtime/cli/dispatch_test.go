@@ -97,7 +97,7 @@ func TestDispatchStats(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, asJSON.Key("groups").Len())
 	assert.Equal(t, "[]", w.data("dispatch", "stats", "--intent", "demo/other").Key("groups").String())
-	assert.Contains(t, w.run("dispatch", "stats", "--intent", "demo/other").stdout, ":demo/other has had no decision")
+	assert.Contains(t, w.run("dispatch", "stats", "--intent", "demo/other").stdout, "no act of :demo/other was dispatched")
 	misspelt := w.run("dispatch", "stats", "--intent", "Demo/Answer")
 	assert.Equal(t, 2, misspelt.code)
 	assert.Contains(t, misspelt.stderr, ":demo/answer")

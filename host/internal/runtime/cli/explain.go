@@ -194,23 +194,29 @@ func explanationText(v edn.Value) string {
 			fmt.Fprintf(&b, "  %s  (%s)\n", plain(l.Key("name")), plain(l.Key("where")))
 		}
 	}
-	if nodes := v.Key("plan").Key("nodes").Len(); nodes > 0 {
+	nodes := v.Key("plan").Key("nodes").Len()
+	if nodes > 0 {
 		fmt.Fprintf(&b, "\nan act is a plan of %s, and each call of the intent within it is bound as above\n", diag.Counted(nodes, "node"))
 	}
-	b.WriteString(routingText(v.Key("routing")))
+	b.WriteString(routingText(v.Key("routing"), nodes > 0))
 	if why, ok := v.Key("stream").Key("why").AsString(); ok {
 		fmt.Fprintf(&b, "  text is shown once the gates have passed: %s\n", why)
 	}
 	return b.String()
 }
 
-// routingText returns whether a router is called in each profile, and the rule for that.
-func routingText(profiles edn.Value) string {
+// routingText returns whether a router is called in each profile, and the rule for that. Acts with a
+// plan are not routed.
+func routingText(profiles edn.Value, planned bool) string {
 	if profiles.Len() == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("\nrouting by profile\n")
+	b.WriteString("\nrouting by profile")
+	if planned {
+		b.WriteString(", only of an act that names a capability: no router is asked for the plan")
+	}
+	b.WriteByte('\n')
 	width := 0
 	for p := range profiles.Elems() {
 		width = max(width, len(plain(p.Key("profile"))))

@@ -74,7 +74,19 @@ func (b *builder) learns(s *decode.Section, l *policy.Layer) {
 			Hint:  "name a check in done { must = [..] } that tells a right answer from a wrong one, or give the intent another policy",
 		})
 	}
-	if l.FallbackMax.V == 0 && l.Strategy.Or(policy.DefaultStrategy) == policy.Cascade {
+	strategy := l.Strategy.Or(policy.DefaultStrategy)
+	switch {
+	case strategy != policy.Cascade:
+		b.Report.Add(diag.Diagnostic{
+			Type:     "config/unused",
+			Severity: diag.SeverityWarning,
+			Message: fmt.Sprintf("%s has policy = \"learned\" and strategy = %q, so it learns nothing: "+
+				"attempts that run beside others are not counted", s.Node.Title(), strategy),
+			Range: s.At(),
+			Path:  s.Node.Path,
+			Hint:  "use strategy = \"cascade\" with retry { fallback = 1 } or more, or give the intent another policy",
+		})
+	case l.FallbackMax.V == 0:
 		b.Report.Add(diag.Diagnostic{
 			Type:     "config/unused",
 			Severity: diag.SeverityWarning,

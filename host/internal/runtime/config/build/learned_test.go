@@ -75,7 +75,7 @@ func TestLearnedSettings(t *testing.T) {
 }
 
 // LRN-007, HCL-031: an intent that learns without an objective must check is a warning,
-// and so is one that never tries another candidate. A prior names a capability.
+// and so is one that never tries another candidate, or counts no outcome. A prior names a capability.
 func TestLearnedWarnings(t *testing.T) {
 	const good, fallback = "  done {\n    must = [\"good\"]\n  }", "  retry {\n    fallback = 1\n  }"
 	for name, row := range map[string]struct {
@@ -104,4 +104,9 @@ func TestLearnedWarnings(t *testing.T) {
 			assert.Contains(t, ds[0].Message, row.says)
 		})
 	}
+	race := fallback + "\n\n  strategy = \"race\""
+	_, ds := configtest.LoadWith(t, learnedFile(good, race), configtest.Describer{"chess": configtest.Chess()}, nil)
+	require.Len(t, ds, 2, "the second one is that the race has one candidate")
+	assert.Equal(t, "config/unused", ds[0].Type)
+	assert.Contains(t, ds[0].Message, "learns nothing")
 }

@@ -73,6 +73,25 @@ func (b *builder) metaIntents(s *decode.Section, set *routing.Settings) {
 				name, b.intentNames())
 		default:
 			set.MetaIntents = append(set.MetaIntents, name)
+			b.routesPlan(s, name, item)
+		}
+	}
+}
+
+// routesPlan warns about a routed intent with a plan: a router decides on one call, so only acts that
+// name a capability are routed.
+func (b *builder) routesPlan(s *decode.Section, name string, at decode.Value) {
+	for _, in := range b.Root.All("intent") {
+		if in.Label() == name && in.Attrs["plan"].Written {
+			b.Report.Add(diag.Diagnostic{
+				Type:     "config/unused",
+				Severity: diag.SeverityWarning,
+				Message: fmt.Sprintf("meta_intents names %s, which has a plan: a router is only asked if the request names a capability",
+					diag.Quote(name)),
+				Range: at.At,
+				Path:  append(slices.Clone(s.Node.Path), "meta_intents"),
+				Hint:  "leave it out of meta_intents, or give the intent no plan",
+			})
 		}
 	}
 }

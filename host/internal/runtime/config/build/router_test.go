@@ -99,6 +99,12 @@ func TestRouterMistakes(t *testing.T) {
 		{"intent", `router { intent = "route/decied" }`, "router/invalid-config", `unknown intent "route/decied"`, "route/decide"},
 		{"meta intent", `router { meta_intents = ["text/respnd"] }`, "router/invalid-config", `unknown intent "text/respnd"`, "text/respond"},
 		{"its own intent", `router { meta_intents = ["route/decide"] }`, "router/invalid-config", `never routed itself`, ""},
+		{"meta intent with a plan", `router { meta_intents = ["text/respond"] }
+intent "text/respond" {
+  in   = "req/text"
+  out  = "res/text"
+  plan = edn("{:nodes [{:op :emit :input {:text \"a\"}}]}")
+}`, "config/unused", `meta_intents names "text/respond", which has a plan`, ""},
 		{"profile", `router { profile = "strict-mata" }`, "router/invalid-config", `unknown profile "strict-mata"`, "strict-meta"},
 		{"role", `router { intent_role = { "text/respond" = "vioce" } }`, "router/invalid-config", `role "vioce", which has no prompt`, "voice"},
 		{"model key", `router { intent_model_key = { "text/respond" = "large/" } }`, "router/invalid-config", `"large/", which is not a model key`, ""},
