@@ -16,11 +16,15 @@ import (
 )
 
 // maxVariants bounds the inputs that are derived from one question.
-const maxVariants = 10
+const maxVariants = 16
 
 // variants derives questions from q: each has one entry of the input replaced
 // by an edge case of its type, if the input schema accepts it.
-func variants(d contract.Description, q question) []question {
+func variants(d contract.Description, q question) []question { return derived(d, q, edges) }
+
+// derived derives questions from q: each has one entry of the input replaced by one of the
+// values that are derived from it, if the input schema accepts it.
+func derived(d contract.Description, q question, values func(edn.Value) []edn.Value) []question {
 	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
 		return nil
@@ -31,8 +35,8 @@ func variants(d contract.Description, q question) []question {
 	}
 	var all []question
 	for key, value := range q.input.Entries() {
-		for _, edge := range edges(value) {
-			input := q.input.Assoc(key, edge)
+		for _, v := range values(value) {
+			input := q.input.Assoc(key, v)
 			if !edn.Equal(input, q.input) && len(s.Validate(input)) == 0 && len(all) < maxVariants {
 				all = append(all, question{capability: q.capability, intent: q.intent, input: input})
 			}
@@ -75,8 +79,8 @@ func edges(v edn.Value) []edn.Value {
 	switch v.Kind() {
 	case edn.KindString:
 		text, _ := v.AsString()
-		return []edn.Value{edn.Text(""), edn.Text(" "), edn.Text("7 ż🐝"), edn.Text("a\tb\nc"), edn.Text("\"\\\x00\x7f"),
-			edn.Text(text + " more")}
+		return append([]edn.Value{edn.Text(""), edn.Text(" "), edn.Text("7 ż🐝"), edn.Text("a\tb\nc"), edn.Text("\"\\\x00\x7f"),
+			edn.Text(text + " more")}, near(v)...)
 	case edn.KindInt:
 		n, _ := v.AsInt()
 		return []edn.Value{edn.Int(0), edn.Int(n + 1), edn.Int(n + 2)}
@@ -87,6 +91,34 @@ func edges(v edn.Value) []edn.Value {
 		return []edn.Value{edn.Bool(!is)}
 	}
 	return nil
+}
+
+// near returns texts that are as long as the text v and differ from it in one letter or digit:
+// the first one, one in the middle, or the last one. A plugin that remembers answers by the length
+// or by a part of a text confuses them with v.
+func near(v edn.Value) []edn.Value {
+	text, _ := v.AsString()
+	var at []int
+	for i := range len(text) {
+		if c := text[i]; 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' {
+			at = append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return nil
+	}
+	var all []edn.Value
+	for _, i := range slices.Compact([]int{at[0], at[len(at)/2], at[len(at)-1]}) {
+		b := []byte(text)
+		switch b[i] {
+		case 'z', 'Z', '9':
+			b[i]--
+		default:
+			b[i]++
+		}
+		all = append(all, edn.Text(string(b)))
+	}
+	return all
 }
 
 // outcome is the result of a call: an output, or the type of an error.
@@ -281,12 +313,17 @@ func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
 	return true
 }
 
-// withVariants appends the variants of each question.
+// withVariants appends the variants of each question, and long texts that differ in
+// one letter.
 func withVariants(d contract.Description, questions []question) []question {
 	var all []question
 	for _, q := range questions {
 		all = append(all, q)
 		all = append(all, variants(d, q)...)
+		for _, long := range longer(d, q) {
+			all = append(all, long)
+			all = append(all, derived(d, long, near)...)
+		}
 	}
 	return all
 }

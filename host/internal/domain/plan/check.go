@@ -203,6 +203,8 @@ type place struct {
 	asked map[int]bool
 	rings rings
 	all   []traits
+	// shapes caches the shapes of the slots of the frame.
+	shapes map[int]edn.Value
 }
 
 // report adds a finding about the value under its path or, with key, about the

@@ -60,6 +60,57 @@ func (c *checker) items(pl *place, n *Node) []edn.Value {
 	return nil
 }
 
+// shape returns a template filled as far as the plan shows it. A slot map that
+// cannot be filled before the run stays in its place. Its time over all
+// templates of a plan is linear in the parts that hold slots.
+func (pl *place) shape(t *Template) edn.Value {
+	if t.Constant() {
+		return t.Source()
+	}
+	return pl.shapeOf(t, t.root)
+}
+
+func (pl *place) shapeOf(t *Template, p *part) edn.Value {
+	switch p.kind {
+	case partSlot:
+		r := &t.slots[p.slot]
+		if v, ok := r.find(weighed(pl.slotShape(r.slot), 0), viewInside); ok {
+			return v
+		}
+	case partInner:
+		return p.replace(func(kid *part) edn.Value { return pl.shapeOf(t, kid) })
+	}
+	return p.value
+}
+
+// slotShape returns the shape of the value of a frame slot, nil if the plan does not show it: that
+// of a let, of a binding of a nested plan, or of the first item of a map, for all of its items.
+func (pl *place) slotShape(slot int) edn.Value {
+	if v, known := pl.shapes[slot]; known {
+		return v
+	}
+	v := edn.Nil()
+	if k := slot - len(pl.p.Nodes); k < 0 {
+		if n := &pl.p.Nodes[slot]; n.Op == OpLet {
+			v = pl.shape(n.Value)
+		}
+	} else if pl.up != nil {
+		switch src := pl.node.Capture[k]; src.From {
+		case FromSlot:
+			v = pl.up.slotShape(src.Slot)
+		case FromBinding:
+			v = src.Value
+		case FromItem:
+			v, _ = pl.up.shape(pl.node.Over).Nth(0)
+		}
+	}
+	if pl.shapes == nil {
+		pl.shapes = make(map[int]edn.Value)
+	}
+	pl.shapes[slot] = v
+	return v
+}
+
 // readable returns the values that can fill a template slot, if the plan
 // contains them.
 func (c *checker) readable(pl *place, r *slotRef) []edn.Value {

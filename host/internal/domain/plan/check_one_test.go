@@ -176,3 +176,38 @@ func TestSystemOfTools(t *testing.T) {
 		assert.Equal(t, want, places(t, testEnv(t), "{:nodes ["+made+node+"]}"), node)
 	}
 }
+
+// CHECK-029, PRM-002: system messages are found also if a let, a binding or an item
+// of a map holds them or their roles.
+func TestSystemInOtherNodes(t *testing.T) {
+	const made = `{:op :call :intent :plan/compile :input {} :result/type :value :as :x} `
+	chat := func(messages string) string {
+		return `{:op :tool :tool/id :llm/voice :effects {:allowed #{:none}} :input {:prompt "p" :messages ` + messages + `}}`
+	}
+	let := func(name, value string) string { return `{:op :let :value ` + value + ` :as ` + name + `} ` }
+	const (
+		system = `[{:role :system :content {:slot/path [:x :text]}} {:role :user :content "u"}]`
+		user   = `[{:role :system :content "s"} {:role :user :content {:slot/path [:x :text]}}]`
+		found  = "CHECK-029 [:nodes 2 :input :messages]"
+	)
+	for nodes, want := range map[string][]string{
+		let(":m", system) + chat(`{:slot/id :m}`):                            {found},
+		let(":m", `{:out `+system+`}`) + chat(`{:slot/path [:m :out]}`):      {found},
+		let(":m", `{:a {"b" `+system+`}}`) + chat(`{:slot/path [:m :a :b]}`): {found},
+		let(":m", user) + chat(`{:slot/id :m}`):                              {},
+		let(":r", `:system`) + chat(`[{:role {:slot/id :r} :content {:slot/path [:x :text]}}]`): {
+			"CHECK-029 [:nodes 2 :input :messages 0 :content]"},
+		let(":r", `:user`) + chat(`[{:role {:slot/id :r} :content {:slot/path [:x :text]}}]`): {},
+		let(":m", system) + let(":n", `[{:slot/path [:m 0]}]`) + chat(`{:slot/id :n}`): {
+			"CHECK-029 [:nodes 3 :input :messages]"},
+		let(":m", system) + `{:op :plan :plan {:nodes [` + chat(`{:slot/id :m}`) + `]}}`: {
+			"CHECK-029 [:nodes 2 :plan :nodes 0 :input :messages]"},
+		let(":m", `{:slot/path [:x :text]}`) + `{:op :plan :bindings {:r "system"} :plan {:nodes [` +
+			chat(`[{:role {:slot/id :r} :content {:slot/id :m}}]`) + `]}}`: {
+			"CHECK-029 [:nodes 2 :plan :nodes 0 :input :messages 0 :content]"},
+		let(":m", `[`+system+`]`) + `{:op :map :over {:slot/id :m} :item :i :body [` + chat(`{:slot/id :i}`) + `]}`: {
+			"CHECK-029 [:nodes 2 :body 0 :input :messages]"},
+	} {
+		assert.Equal(t, want, places(t, testEnv(t), "{:nodes ["+made+nodes+"]}"), nodes)
+	}
+}

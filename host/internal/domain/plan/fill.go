@@ -73,13 +73,22 @@ func (fl *filler) part(p *part) edn.Value {
 	return p.value
 }
 
-// inner copies one collection with the parts that hold slots replaced. Keys and
-// order do not change, so no lookup or sorting is needed.
 func (fl *filler) inner(p *part) edn.Value {
+	return p.replace(func(kid *part) edn.Value {
+		if fl.err != nil {
+			return kid.value
+		}
+		return fl.part(kid)
+	})
+}
+
+// replace copies one collection with the parts that hold slots replaced. Keys and
+// order do not change, so no lookup or sorting is needed.
+func (p *part) replace(with func(*part) edn.Value) edn.Value {
 	i, next := int32(0), 0
 	return p.value.MapValues(func(v edn.Value) edn.Value {
-		if next < len(p.at) && p.at[next] == i && fl.err == nil {
-			v = fl.part(&p.kids[next])
+		if next < len(p.at) && p.at[next] == i {
+			v = with(&p.kids[next])
 			next++
 		}
 		i++

@@ -199,14 +199,14 @@ func (c *compiler) slot(v edn.Value) part {
 	if !ok {
 		return part{value: v}
 	}
-	return c.addSlot(ref)
+	return c.addSlot(ref, v)
 }
 
 // addSlot appends the slot under the current path.
-func (c *compiler) addSlot(ref slotRef) part {
+func (c *compiler) addSlot(ref slotRef, v edn.Value) part {
 	ref.where = slices.Clone(c.cur[c.base:])
 	c.t.slots = append(c.t.slots, ref)
-	return part{kind: partSlot, slot: len(c.t.slots) - 1}
+	return part{kind: partSlot, value: v, slot: len(c.t.slots) - 1}
 }
 
 // slotMap parses the slot map under the current path.
@@ -281,7 +281,7 @@ func (np *nodeParser) systemMark(v edn.Value) bool {
 // wholeSlot compiles a keyword that names a slot.
 func (np *nodeParser) wholeSlot(v edn.Value, name string, kind readKind) *Template {
 	c := compiler{nodeParser: np, t: &Template{source: v, emit: kind == readEmit}, kind: kind, base: len(np.cur)}
-	root := c.addSlot(slotRef{name: name, slot: np.bind(name)})
+	root := c.addSlot(slotRef{name: name, slot: np.bind(name)}, v)
 	c.t.root = &root
 	c.read(read{slot: c.t.slots[0].slot, name: name, kind: kind, where: c.inNode(), ref: &c.t.slots[0]})
 	return c.t
@@ -316,7 +316,7 @@ func (c *compiler) mapValue(key, val edn.Value) part {
 	if _, written := c.plan.writers[name]; !written {
 		ref.fallback, ref.hasDefault = val, true
 	}
-	return c.addSlot(ref)
+	return c.addSlot(ref, val)
 }
 
 func (c *compiler) warnLike(v edn.Value) {

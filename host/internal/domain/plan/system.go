@@ -235,7 +235,7 @@ func (o *origin) outerResult(k int, path []edn.Value) bool {
 func (c *checker) system(pl *place, n *Node) {
 	var places [][]edn.Value
 	if !n.Input.Constant() {
-		places = prompt.SystemPlaces(c.intentOf(n), n.Input.Source())
+		places = prompt.SystemPlaces(c.intentOf(n), pl.shape(n.Input))
 	}
 	if n.System.Constant() && len(places) == 0 {
 		return

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -30,6 +31,33 @@ func TestCandidateThatCannotReserve(t *testing.T) {
 	assert.Equal(t, "budget/exceeded", r.failure())
 	assert.Equal(t, contract.ClassFinal, r.Err.Class)
 	assert.Empty(t, w.Dispatched())
+}
+
+// BUD-005: an operation that the budget stops says why its last attempt failed, whether a retry, a
+// repair or the next candidate does not fit. A hint that belongs to the budget stays.
+func TestBudgetSaysWhyTheAttemptFailed(t *testing.T) {
+	cut := contract.Errorf("provider/output-truncated", "the answer was cut").WithHint("raise max_tokens")
+	for name, row := range map[string]struct {
+		caps   []string
+		layer  policy.Layer
+		limits string
+		hint   string
+	}{
+		"retry":    {[]string{""}, retries(3, 0), "{:max-roundtrips 1}", cut.Hint},
+		"next":     {[]string{"", ""}, retries(0, 1), "{:max-roundtrips 1}", cut.Hint},
+		"too dear": {[]string{":cap/cost {:usd 0.01M}", ":cap/cost {:usd 0.1M}"}, retries(0, 1), "{:max-usd 0.02M}", cut.Hint},
+		"unpriced": {[]string{":cap/cost {:usd 0.01M}", ""}, retries(0, 1), "{:max-usd 0.02M}", "configure a price"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := world(t, row.caps...)
+			w.On("t/a", dispatchtest.Step{Err: cut.WithClass(contract.ClassRetry)})
+			r := serve(t, w, order{layer: row.layer, limits: row.limits})
+			require.Equal(t, "budget/exceeded", r.failure())
+			assert.Equal(t, cut.Type, r.Err.Cause.Type)
+			assert.Contains(t, r.Err.Message, cut.Message)
+			assert.Contains(t, r.Err.Hint, row.hint)
+		})
+	}
 }
 
 // BIND-008, BUD-005: a healthy candidate that is too dear is the reason of the failure, also

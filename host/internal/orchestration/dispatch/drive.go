@@ -300,7 +300,7 @@ func (o *operation) stoppedAtBudget(f *flow.Failure) *contract.Error {
 	if shortfall == nil || f.OverBudget || !o.machine.GoesOn(f) {
 		return nil
 	}
-	return shortfall.WithCause(f.Err)
+	return flow.BudgetError(shortfall, f.Err)
 }
 
 // stopAll stops the timer and the calls that still run when the operation ends early,

@@ -99,7 +99,8 @@ func TestResultsStayOutOfSystemPrompts(t *testing.T) {
 		"all that are appended":       {made + `{:op :call :intent :conversation/append :input {:conversation/id "c" :messages {:slot/path [:a :messages] M}}}`, running},
 		"a message with a word":       {made + `{:op :call :intent :model/chat :input {:messages [{:slot/path [:a :word] M}]}}`, running},
 		"the role of a message":       {made + `{:op :call :intent :text/respond :input {:messages [{:role {:slot/path [:a :role]} :content {:slot/path [:a :text] M}}]}}`, running},
-		"a whole input through a let": {made + `{:op :let :value {:system {:slot/path [:a :text]} :prompt "p"} :as :l} {:op :call :intent :text/respond :input {:slot/id :l M}}`, running},
+		"a whole input through a let": {made + `{:op :let :value {:system {:slot/path [:a :text]} :prompt "p"} :as :l} {:op :call :intent :text/respond :input {:slot/id :l M}}`, static},
+		"messages through a let":      {made + `{:op :let :value {:out [{:role :system :content {:slot/path [:a :text]}}]} :as :l} {:op :call :intent :model/chat :input {:messages {:slot/path [:l :out] M}}}`, static},
 		"an input that is an item":    {made + `{:op :map :over {:slot/path [:a :items]} :body [{:op :call :intent :text/respond :input {:slot/id :item M}}]}`, running},
 		"a tool with that input":      {made + `{:op :tool :tool/id :t/model :effects {:allowed #{:none}} :input {:slot/path [:a :in] M}}`, running},
 	} {

@@ -34,11 +34,22 @@ func (f *Failure) stoppedByBudget(lack *Failure, set policy.SwitchSet) *Failure 
 	g := *f
 	f.Owed = 0
 	g.Matched = set.Matches(f.Err)
-	g.Err = lack.Err.WithCause(f.Err)
+	g.Err = BudgetError(lack.Err, f.Err)
 	g.Class = lack.Class
 	g.OverBudget, g.RoundsLeft, g.TriesLeft = true, false, false
 	g.Expired = lack.Expired
 	return &g
+}
+
+// BudgetError returns lack, an error of the budget, as the failure of an operation whose last
+// attempt failed. Its message and hint also say why that attempt failed, which is its cause.
+func BudgetError(lack, failure *contract.Error) *contract.Error {
+	e := *lack.WithCause(failure)
+	e.Message += "; the last attempt failed: " + failure.Message
+	if row, _ := contract.Lookup(lack.Type); failure.Hint != "" && lack.Hint == row.Hint {
+		e.Hint = failure.Hint
+	}
+	return &e
 }
 
 // Limits of the repair context, so that requests do not grow from round to
