@@ -30,6 +30,7 @@ type opened struct {
 
 	watching sync.Mutex
 	watch    *watch.Watcher // nil until the first request to watch
+	watchers int            // requests that use watch
 
 	// Guarded by the mutex of the hub.
 	users int
@@ -76,15 +77,20 @@ func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, 
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// watcher returns the watcher of the workspace. If the watcher has no subscriptions, it is replaced
-// by a new one with these options.
-func (o *opened) watcher(options watch.Options) *watch.Watcher {
+// watcher returns the watcher of the workspace, and a function that the caller must call once it is
+// done with it. The first caller decides the options.
+func (o *opened) watcher(options watch.Options) (w *watch.Watcher, done func()) {
 	o.watching.Lock()
 	defer o.watching.Unlock()
-	if o.watch == nil || o.watch.State().Subscriptions == 0 {
+	if o.watch == nil || o.watchers == 0 {
 		o.watch = watch.New(o.ws, options)
 	}
-	return o.watch
+	o.watchers++
+	return o.watch, func() {
+		o.watching.Lock()
+		defer o.watching.Unlock()
+		o.watchers--
+	}
 }
 
 // watchState returns the state of the watcher, the zero State if there is none.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -82,4 +83,19 @@ func TestUnknownHook(t *testing.T) {
 	assert.Equal(t, "[:on-change :intent]", err.Details.Key("path").String())
 	assert.Contains(t, err.Message, ":none/hook")
 	b.fails("input/invalid", "workspace/watch", `{:workspace "`+b.root+`" :on-change {:intent :context/generate} :max-changes 1}`)
+}
+
+// WS-162: requests that begin to watch at the same time share one watcher.
+func TestWatchesAtOnceShareAWatcher(t *testing.T) {
+	o := &opened{}
+	first, done := o.watcher(watch.Options{})
+	second, doneToo := o.watcher(watch.Options{})
+	assert.Same(t, first, second)
+	done()
+	third, doneLast := o.watcher(watch.Options{})
+	assert.Same(t, first, third, "the second request uses it")
+	doneToo()
+	doneLast()
+	next, _ := o.watcher(watch.Options{})
+	assert.NotSame(t, first, next, "the first request decides the options")
 }

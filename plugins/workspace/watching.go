@@ -41,10 +41,11 @@ func watchTree(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	w, err := r.watcherOf()
+	w, done, err := r.watcherOf()
 	if err != nil {
 		return edn.Nil(), err
 	}
+	defer done()
 	events, end := untilDrained(ctx)
 	defer end()
 	sub, err := w.Subscribe(events, o.Within(ctx)) // a regeneration is finished
@@ -89,22 +90,23 @@ func untilDrained(ctx context.Context) (context.Context, func()) {
 
 // watcherOf returns the watcher of the workspace. The first request decides how
 // long it waits for more changes.
-func (r *request) watcherOf() (*watch.Watcher, error) {
+func (r *request) watcherOf() (w *watch.Watcher, done func(), err error) {
 	scanning, err := r.scanOptions()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	scanning.Progress = nil
 	ms := func(key string) time.Duration {
 		n, _ := r.in.Key(key).AsInt()
 		return time.Duration(n) * time.Millisecond
 	}
-	return r.opened.watcher(watch.Options{
+	w, done = r.opened.watcher(watch.Options{
 		Debounce:  ms("debounce"),
 		Batch:     ms("batch"),
 		Reconcile: ms("reconcile"),
 		Scan:      scanning,
-	}), nil
+	})
+	return w, done, nil
 }
 
 // subscription returns what a subscription does besides reporting changes.
