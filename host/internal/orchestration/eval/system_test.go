@@ -77,7 +77,7 @@ func TestResultsStayOutOfSystemPrompts(t *testing.T) {
 		"the :system of a turn":       {made + `{:op :call :intent :conversation/send :input {:conversation/id "c" :text "p" :system {:slot/path [:a :text] M}}}`, static},
 		"a message that is appended":  {made + `{:op :call :intent :conversation/append :input {:conversation/id "c" :messages [{:role :system :content {:slot/path [:a :text] M}}]}}`, static},
 		"a turn that is edited":       {made + `{:op :call :intent :conversation/edit :input {:conversation/id "c" :turn/id "t-1" :text {:slot/path [:a :text] M}}}`, static},
-		"all of an edit":              {made + `{:op :let :value {:conversation/id "c" :turn/id "t-1" :text {:slot/path [:a :text]}} :as :l} {:op :call :intent :conversation/edit :input {:slot/id :l M}}`, running},
+		"all of an edit":              {made + `{:op :let :value {:conversation/id "c" :turn/id "t-1" :text {:slot/path [:a :text]}} :as :l} {:op :call :intent :conversation/edit :input {:slot/id :l M}}`, static},
 		"a result of a tool":          {`{:op :tool :tool/id :t/make :input {} :effects {:allowed #{:none}} :as :a} {:op :call :intent :text/respond :input {:prompt "p" :system {:slot/path [:a :text] M}}}`, static},
 		"through a let":               {made + `{:op :let :value {:x {:slot/path [:a :text]}} :as :l} {:op :call :intent :text/respond :input {:prompt "p"} :system {:slot/path [:l :x] M}}`, static},
 		"through a key in quotes":     {made + `{:op :let :value {"x" {:slot/path [:a :text]}} :as :l} {:op :call :intent :text/respond :input {:prompt "p"} :system {:slot/path [:l :x] M}}`, static},
