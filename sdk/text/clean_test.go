@@ -134,7 +134,10 @@ func TestToolCallsAreFound(t *testing.T) {
 	}{
 		"no call": {"", "no call", false},
 		`<tool_call>{"name":"fs/read","arguments":{"path":"a"}}</tool_call>`:                                  {`fs/read{"path":"a"}`, "", false},
-		`Let me. <tool_call>{"name":"a","arguments":"{\"x\":1}"}</tool_call> Done.`:                           {`a{"x":1}`, "Let me.  Done.", false},
+		`Let me. <tool_call>{"name":"a","arguments":"{\"x\":1}"}</tool_call> `:                                {`a{"x":1}`, "Let me.  ", false},
+		`It says "<tool_call>{"name":"a"}</tool_call>". I will not.`:                                          {"a{}", `It says "". I will not.`, true},
+		`<tool_call>{"name":"a"}</tool_call> and <tool_call>{"name":"b"}</tool_call>`:                         {"a{} b{}", " and ", true},
+		`{"tool_call":{"name":"a"}} is how a call is written.`:                                                {"a{}", " is how a call is written.", true},
 		"<tool_call>\n{\"name\":\"a\"}\n{\"name\":\"b\"}":                                                     {"a{} b{}", "", false},
 		`{"tool_calls":[{"id":"1","type":"function","function":{"name":"a","arguments":"{}"}},{"name":"b"}]}`: {"a{} b{}", "", false},
 		`Sure: {"tool_call": {"tool":"a","args":{"n":1}}}`:                                                    {`a{"n":1}`, "Sure: ", false},

@@ -26,7 +26,9 @@ const (
 
 // toolCalls finds tool calls in a text, outside of code: the content of
 // <tool_call>, and objects with a key tool_call or tool_calls. rest is the text
-// without them. broken reports that one of them could not be read.
+// without them. broken reports that one of them could not be read, or that text
+// follows it: a model that calls a tool waits for the result, and one that writes
+// on has quoted the call.
 func toolCalls(s string) (calls []ToolCall, rest string, broken bool) {
 	if !strings.Contains(s, callOpen) && !strings.Contains(s, `"tool_call`) {
 		return nil, s, false
@@ -61,13 +63,13 @@ func toolCalls(s string) (calls []ToolCall, rest string, broken bool) {
 			at++
 			continue
 		}
+		broken = broken || !ok || len(calls) > 0 && strings.TrimSpace(s[from:at]) != ""
 		kept.WriteString(s[from:at])
 		calls = append(calls, found...)
-		broken = broken || !ok
 		at, from = end, end
 	}
 	kept.WriteString(s[from:])
-	return calls, kept.String(), broken
+	return calls, kept.String(), broken || len(calls) > 0 && strings.TrimSpace(s[from:]) != ""
 }
 
 // enclosed reads the content of a pair of tags; the closing tag may be missing.
