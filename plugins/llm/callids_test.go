@@ -36,6 +36,30 @@ func idsOf(t *testing.T, o outcome) (ids []string) {
 	return ids
 }
 
+// LLM-023, LLM-024: a call at the place of an earlier one does not get its arguments, and a call is not joined from
+// two answers: the answer is rejected.
+func TestAnthropicCallAtAUsedPlace(t *testing.T) {
+	k := talks()["anthropic-messages"]
+	stop := k.event(`{"type":"content_block_stop","index":1}`)
+	start := func(id, name string) string {
+		return k.event(`{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"` + id + `","name":"` + name + `","input":{}}}`)
+	}
+	for name, body := range map[string][]string{
+		"after its end": {k.start, k.tool("a", "fs__read", `{"path":"x"}`), stop, start("b", "fs__list"), stop, k.finish("tool"), k.end},
+		"of a second answer": {
+			k.start, k.tool("a", "fs__read", `{"pa`), k.start, k.tool("b", "fs__list", `th":"x"}`), stop, k.finish("tool"), k.end,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "anthropic-messages", "", "")
+			r.server.Then(k.says(body...))
+			o := r.ask(t.Context(), "model/chat", withTools, "", nil)
+			require.NotNil(t, o.err)
+			assert.Equal(t, "stream/truncated", o.err.Type)
+		})
+	}
+}
+
 // LM-008, LLM-023: each call has an id of its own, also if the server states none, or one twice, or
 // one of an earlier round. The same request gives the same ids.
 func TestCallsHaveIDs(t *testing.T) {

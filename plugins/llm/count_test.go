@@ -307,8 +307,12 @@ func TestUsageOfZero(t *testing.T) {
 		if tt.dialect == "openai-chat" {
 			finish = event(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`)
 		}
+		block := ""
+		if tt.dialect == "anthropic-messages" {
+			block = event(`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`)
+		}
 		r := newRig(t, tt.dialect, `{:count "estimate"}`, "",
-			k.says(event(tt.before), k.text("hello world"), finish, event(tt.after), k.end))
+			k.says(event(tt.before), block, k.text("hello world"), finish, event(tt.after), k.end))
 		o := r.ask(t.Context(), "model/chat", hello, "", nil)
 		require.Nil(t, o.err, "%s %s: %s", tt.dialect, tt.name, o.err)
 		u := o.usage

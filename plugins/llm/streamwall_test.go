@@ -409,6 +409,7 @@ func anthropicFaults() []streamFault {
 	piece := func(index int, text string) string {
 		return fmt.Sprintf(`data:{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%q}}`, index, text)
 	}
+	stop := func(index int) string { return fmt.Sprintf(`data:{"type":"content_block_stop","index":%d}`, index) }
 	return slices.Concat(all,
 		product(proxy, "", "", map[string]string{
 			"a text": `"3"`, "a list": `[3]`, "a number": `3`, "texts": `{"output_tokens":"3"}`, "floats": `{"output_tokens":3.0}`, "below zero": `{"output_tokens":-3}`,
@@ -449,6 +450,33 @@ func anthropicFaults() []streamFault {
 			streamFault{
 				name: "a missing block", source: proxy, says: "start | text:Hello  | " + block(2, "world.") + " | finish:stop | done",
 				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "a second answer in the stream", source: proxy,
+				says: `start | text:Hello  | event:{"type":"message_start","message":{"usage":{"input_tokens":9}}} | ` + piece(0, "world.") + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "a block that starts again", source: proxy,
+				says: "start | text:Hello  | " + stop(0) + " | " + block(0, "") + " | " + piece(0, "world.") + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "a piece of a block that ended", source: proxy,
+				says: "start | text:Hello  | " + stop(0) + " | " + piece(0, "world.") + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "a piece of a block that did not start", source: proxy,
+				says: "start | text:Hello  | " + piece(5, "world.") + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "a tool that the server runs itself", source: messages,
+				says: `start | text:Hello  | event:{"type":"content_block_start","index":1,"content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}} | ` +
+					`event:{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}} | ` + stop(1) + " | " +
+					block(2, "wor") + " | " + piece(2, "ld.") + " | finish:stop | done",
+				meant: "Hello world.",
 			},
 			streamFault{
 				name: "blocks of text one after another", source: messages,

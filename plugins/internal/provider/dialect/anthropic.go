@@ -325,11 +325,15 @@ type anthropicUsage struct {
 
 // anthropicDecoder keeps the separately counted parts of the input: an event
 // may state some of them again, and the sum must stay correct. next is the index of
-// the next block, 0 before the first one, which may have any index.
+// the next block, 0 before the first one, which may have any index. blocks has the
+// types of the started blocks, stoppedBlock for those with an end.
 type anthropicDecoder struct {
 	fresh, read, written int64
 	next                 int
+	blocks               map[int]string
 }
+
+const stoppedBlock = "stopped"
 
 func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
 	var e anthropicEvent
@@ -344,6 +348,9 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 		if e.Message == nil {
 			return nil, ErrMalformed
 		}
+		if len(d.blocks) > 0 { // another answer
+			into.Damaged++
+		}
 		pieces := d.message(e.Message, e.Message.Counts, into)
 		into.Usage.Out = -1 // this count is partial: the total is in message_delta
 		return pieces, nil
@@ -351,12 +358,22 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 		into.Ended = true
 		return d.message(&e.anthropicMessage, e.Usage, into), nil
 	case "content_block_start":
-		if d.next > 0 && e.Index > d.next { // a block is missing
+		if _, again := d.blocks[e.Index]; again || d.next > 0 && e.Index > d.next { // or a block is missing
 			into.Damaged++
 		}
 		d.next = max(d.next, e.Index+1)
+		d.blocks[e.Index] = e.Block.Type
 		return e.Block.pieces(e.Index, into), nil
+	case "content_block_stop": // some servers omit it
+		d.blocks[e.Index] = stoppedBlock
 	case "content_block_delta":
+		block, started := d.blocks[e.Index]
+		if !started || block == stoppedBlock {
+			into.Damaged++
+		}
+		if strings.HasSuffix(block, "_tool_use") { // the server runs the tool itself
+			return nil, nil
+		}
 		pieces := e.Delta.pieces(e.Index, into)
 		if len(pieces) == 0 && e.Delta.unread() {
 			return nil, ErrMalformed
@@ -370,7 +387,7 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	case "":
 		return nil, ErrForeign
 	}
-	return nil, nil // ping, content_block_stop and events of later versions
+	return nil, nil // ping and events of later versions
 }
 
 // unreadable reports whether the event has a text field that cannot be read.

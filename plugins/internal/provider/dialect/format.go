@@ -48,7 +48,7 @@ func formats() map[Name]format {
 		},
 		Anthropic: {
 			encode:   func(_ Preset, r *chat.Request) *encoding { return encodeAnthropic(r) },
-			decoder:  func(Preset) Decoder { return newRepeating(&anthropicDecoder{}, "text") },
+			decoder:  func(Preset) Decoder { return newRepeating(&anthropicDecoder{blocks: map[int]string{}}, "text") },
 			splitter: events, media: eventStream,
 		},
 		Ollama: {
