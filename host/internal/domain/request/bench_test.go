@@ -19,10 +19,10 @@ func benchRequest() edn.Value {
 
 func TestParseAllocatesLittle(t *testing.T) {
 	v, env := benchRequest(), testEnv()
-	_, err := Parse(v, env)
+	_, err := parse(v, env)
 	require.Nil(t, err)
 	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		if _, err := Parse(v, env); err != nil {
+		if _, err := parse(v, env); err != nil {
 			panic(err)
 		}
 	}), 8.0)
@@ -32,7 +32,7 @@ func BenchmarkParse(b *testing.B) {
 	v, env := benchRequest(), testEnv()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Parse(v, env); err != nil {
+		if _, err := parse(v, env); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -30,7 +30,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		for _, env := range []Env{{}, testEnv()} {
-			r, bad := Parse(translated, env)
+			r, bad := parse(translated, env)
 			if bad != nil {
 				requireInvalid(t, bad)
 				continue

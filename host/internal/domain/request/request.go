@@ -92,9 +92,6 @@ type Env struct {
 	Schemas Names
 	// Schema returns a named schema.
 	Schema func(name string) (*schema.Schema, bool)
-	// Unchecked skips the schema check of the input. It is set for a request that was
-	// checked when it was accepted and whose secrets were removed since.
-	Unchecked bool
 	// InSchema returns the name of the input schema of an intent, which applies
 	// unless the request requires another; "" for none.
 	InSchema func(intent string) string
@@ -142,8 +139,8 @@ func unknownIntent(intent string, env *Env) *contract.Error {
 
 // Parse validates a request in the form of the contract (see [Translate]). Of
 // several faults it reports the first in the order of the contract: shape,
-// intent, requires, done, effects, dispatch, budget, input. The error is of type
-// invalid-request.
+// intent, requires, done, effects, dispatch, budget. The error is of type
+// invalid-request. [Request.CheckInput] checks the input.
 func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	var r Request
 	if err := r.readShape(v, env); err != nil {
@@ -172,9 +169,6 @@ func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	if err := r.checkBudget(&env); err != nil {
 		return Request{}, err
 	}
-	if err := r.checkInput(&env); err != nil {
-		return Request{}, err
-	}
 	return r, nil
 }
 
@@ -201,25 +195,30 @@ func (r *Request) checkBudget(env *Env) *contract.Error {
 		WithHint("ask for at most " + most.String() + ", or permit a role of the caller: operations { rule \"budget/raise\" { any = [...] } }")
 }
 
-// checkInput validates the input against the schema that the request requires,
-// otherwise against the schema of its intent.
-func (r *Request) checkInput(env *Env) *contract.Error {
-	name := r.Requires.InSchema
-	if name == "" && env.InSchema != nil {
-		name = env.InSchema(r.Intent)
-	}
-	if name == "" || env.Schema == nil {
-		return nil
-	}
-	s, found := env.Schema(name)
-	if !found {
-		return nil
-	}
-	findings := s.Validate(r.Input)
-	if len(findings) == 0 || env.Unchecked {
+// CheckInput validates the input. The error is of type invalid-request.
+func (r *Request) CheckInput(env *Env) *contract.Error {
+	name, findings := r.InputFindings(env)
+	if len(findings) == 0 {
 		return nil
 	}
 	f := invalidRequest("input/schema-invalid", "the input does not fit :"+name+": "+findings[0].String(), path(kInput))
 	f.Findings = schema.Findings(findings)
 	return f.Err()
+}
+
+// InputFindings validates the input against the schema that the request requires, otherwise
+// against the schema of its intent. It returns the name of that schema.
+func (r *Request) InputFindings(env *Env) (name string, findings []schema.Finding) {
+	name = r.Requires.InSchema
+	if name == "" && env.InSchema != nil {
+		name = env.InSchema(r.Intent)
+	}
+	if name == "" || env.Schema == nil {
+		return name, nil
+	}
+	s, found := env.Schema(name)
+	if !found {
+		return name, nil
+	}
+	return name, s.Validate(r.Input)
 }

@@ -45,6 +45,18 @@ func testEnv() Env {
 	}
 }
 
+// parse validates a request with its input.
+func parse(v edn.Value, env Env) (Request, *contract.Error) {
+	r, err := Parse(v, env)
+	if err == nil {
+		err = r.CheckInput(&env)
+	}
+	if err != nil {
+		return Request{}, err
+	}
+	return r, nil
+}
+
 const base = `{:proto 1 :trace {:id "r-1"} :task {:intent :text/respond} :input {:prompt "hi"}}`
 
 // with returns the base request with one entry added or replaced.
@@ -59,12 +71,12 @@ func with(path, value string) edn.Value {
 
 // ENV-015: a plan in a place that has none: the error says how it is sent.
 func TestPlanInTheWrongPlace(t *testing.T) {
-	_, other := Parse(with(`[:other]`, `1`), testEnv())
+	_, other := parse(with(`[:other]`, `1`), testEnv())
 	require.NotNil(t, other)
 	for path, value := range map[string]string{
 		`[:plan]`: `{:nodes []}`, `[:plan/body]`: `{:nodes []}`, `[:nodes]`: `[]`, `[:task :plan]`: `{:nodes []}`,
 	} {
-		_, err := Parse(with(path, value), testEnv())
+		_, err := parse(with(path, value), testEnv())
 		require.NotNil(t, err)
 		assert.Equal(t, ":shape/unknown-key", err.Details.Key("reason").String())
 		assert.NotEqual(t, other.Hint, err.Hint, path)
@@ -82,13 +94,13 @@ func TestIntentOfAnUndescribedPlugin(t *testing.T) {
 		}
 		return contract.Errorf("config/plugin-unknown", "it ended").WithHint("look at it")
 	}
-	_, err := Parse(with(`[:task :intent]`, `:chess/best-mov`), env)
+	_, err := parse(with(`[:task :intent]`, `:chess/best-mov`), env)
 	require.NotNil(t, err)
 	assert.Equal(t, ":intent/not-supported", err.Details.Key("reason").String())
 	assert.True(t, err.Details.Key("nearest").IsNil())
 	assert.ErrorIs(t, err, contract.OfType("config/plugin-unknown"))
 	assert.Equal(t, "look at it", err.Hint)
-	_, err = Parse(with(`[:task :intent]`, `:code/patc`), env)
+	_, err = parse(with(`[:task :intent]`, `:code/patc`), env)
 	require.NotNil(t, err)
 	assert.Equal(t, ":code/patch", err.Details.Key("nearest").String())
 }
@@ -213,7 +225,7 @@ func TestRequestReasons(t *testing.T) {
 			v = edn.MustRead(tt.in)
 		}
 		t.Run(tt.reason+" "+tt.path, func(t *testing.T) {
-			_, err := Parse(v, testEnv())
+			_, err := parse(v, testEnv())
 			require.NotNil(t, err, v.String())
 			assert.Equal(t, "invalid-request", err.Type)
 			assert.Equal(t, contract.ClassFinal, err.Class)
@@ -292,7 +304,7 @@ func TestValidationOrder(t *testing.T) {
 				continue // the same field
 			}
 			v := edit(t, edit(t, sound, second.path, second.value), first.path, first.value)
-			_, err := Parse(v, testEnv())
+			_, err := parse(v, testEnv())
 			require.NotNil(t, err)
 			got, _ := err.Details.Key("reason").AsKeyword()
 			assert.Equal(t, first.reason, got, "%s before %s", first.reason, second.reason)
@@ -312,7 +324,7 @@ func edit(t *testing.T, v edn.Value, path, value string) edn.Value {
 
 // contracts.md 2.1: omitted fields have their defaults.
 func TestRequestDefaults(t *testing.T) {
-	r, err := Parse(edn.MustRead(base), testEnv())
+	r, err := parse(edn.MustRead(base), testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, 1, r.Proto)
 	assert.Equal(t, "text/respond", r.Intent)
@@ -332,11 +344,11 @@ func TestRequestDefaults(t *testing.T) {
 		assert.Empty(t, s)
 	}
 
-	r, err = Parse(with(`[:effects]`, `{:scope {:fs/read {}}}`), testEnv())
+	r, err = parse(with(`[:effects]`, `{:scope {:fs/read {}}}`), testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, "{:allowed #{:none} :scope {:fs/read {}}}", r.Effects.String())
 
-	r, err = Parse(with(`[:response/type]`, `:accepted`), testEnv())
+	r, err = parse(with(`[:response/type]`, `:accepted`), testEnv())
 	require.Nil(t, err)
 	assert.EqualValues(t, 900_000, r.DeadlineMS)
 }
@@ -347,14 +359,14 @@ func TestDeadlines(t *testing.T) {
 	env := testEnv()
 	env.Deadlines = Deadlines{Usual: 3 * time.Second, Accepted: time.Minute, Most: time.Hour}
 	read := func(v edn.Value) int64 {
-		r, err := Parse(v, env)
+		r, err := parse(v, env)
 		require.Nil(t, err)
 		return r.DeadlineMS
 	}
 	assert.EqualValues(t, 3000, read(edn.MustRead(base)))
 	assert.EqualValues(t, 60_000, read(with(`[:response/type]`, `:accepted`)))
 	assert.EqualValues(t, 3_600_000, read(with(`[:deadline-ms]`, `3600000`)))
-	_, err := Parse(with(`[:deadline-ms]`, `3600001`), env)
+	_, err := parse(with(`[:deadline-ms]`, `3600001`), env)
 	require.NotNil(t, err)
 	assert.Equal(t, "[:int {:max 3600000 :min 1}]", err.Details.Key("expected").String())
 
@@ -377,7 +389,7 @@ func TestRequestFields(t *testing.T) {
 	 :role :voice :model "openai/x" :system "Be brief." :request/id "q.1" :session/id "s:1" :cap/id :llm/voice
 	 :response/type :stream :stream? true :routing {:meta? true :strict? false :on-error :fail-open :profile :fast :debug/plan? true}
 	 :queue {:class :batch :priority -9} :deadline-ms 86400000 :idempotency/key "k~1" :debug/transcript? true}`)
-	r, err := Parse(v, testEnv())
+	r, err := parse(v, testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, "llm/voice", r.CapID)
 	assert.Equal(t, Requires{
@@ -395,11 +407,11 @@ func TestRequestFields(t *testing.T) {
 
 // ENV-003: requirements, omitted and present.
 func TestParseRequires(t *testing.T) {
-	r, err := Parse(with(`[:task :requires]`, `{:cap/kind :solver :effects/allowed #{}}`), testEnv())
+	r, err := parse(with(`[:task :requires]`, `{:cap/kind :solver :effects/allowed #{}}`), testEnv())
 	require.Nil(t, err)
 	assert.Equal(t, Requires{CapKind: "solver", HasEffects: true}, r.Requires)
 	assert.Equal(t, "{:cap/kind :solver :effects/allowed #{}}", r.Requires.Value().String())
-	r, err = Parse(edn.MustRead(base), testEnv())
+	r, err = parse(edn.MustRead(base), testEnv())
 	require.Nil(t, err)
 	assert.Zero(t, r.Requires)
 }
@@ -408,7 +420,7 @@ func TestParseRequires(t *testing.T) {
 func TestRequestErrorsAreShort(t *testing.T) {
 	long := strings.Repeat("ż", 10_000)
 	for _, v := range []edn.Value{with(`[:role]`, `"`+long+`"`), with(`[:role]`, `["`+long+`"]`), edn.MustRead(base).AssocKey("role", edn.K("x")).AssocKey("budget", edn.Text(long))} {
-		_, err := Parse(v, testEnv())
+		_, err := parse(v, testEnv())
 		require.NotNil(t, err)
 		got, ok := err.Details.Key("got").AsString()
 		require.True(t, ok)
@@ -451,7 +463,7 @@ func TestSeedRequests(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, warnings)
 			assert.True(t, edn.Equal(v, translated), "nothing to translate")
-			_, bad := Parse(v, testEnv())
+			_, bad := parse(v, testEnv())
 			require.Nil(t, bad)
 		})
 	}
@@ -462,7 +474,7 @@ func TestSeedRequests(t *testing.T) {
 func TestEnvelopeVersion(t *testing.T) {
 	require.EqualValues(t, 1, contract.Proto)
 	for _, number := range []string{"0", "2", "-1", "17", "99999999999999999999"} {
-		_, err := Parse(with(`[:proto]`, number), testEnv())
+		_, err := parse(with(`[:proto]`, number), testEnv())
 		require.NotNil(t, err, number)
 		assert.Equal(t, "invalid-request", err.Type)
 		assert.Equal(t, 400, err.HTTPStatus())
@@ -474,18 +486,18 @@ func TestEnvelopeVersion(t *testing.T) {
 	for _, other := range []string{"1.0", "1M", ":one", "nil", `"2"`, `"one"`} {
 		in, _, err := Translate(with(`[:proto]`, other))
 		require.NoError(t, err)
-		_, bad := Parse(in, testEnv())
+		_, bad := parse(in, testEnv())
 		require.NotNil(t, bad, other)
 		assert.Equal(t, ":shape/wrong-type", bad.Details.Key("reason").String(), other)
 	}
 	for _, one := range []string{"1", "1N", `"1"`} {
 		in, warnings, err := Translate(with(`[:proto]`, one))
 		require.NoError(t, err)
-		_, bad := Parse(in, testEnv())
+		_, bad := parse(in, testEnv())
 		assert.Nil(t, bad, one)
 		assert.Empty(t, warnings, one)
 	}
 	// New fields are always optional: the three original fields are sufficient.
-	_, bad := Parse(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "x"}}`), testEnv())
+	_, bad := parse(edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "x"}}`), testEnv())
 	assert.Nil(t, bad)
 }

@@ -55,13 +55,13 @@ func TestTranslateSpellings(t *testing.T) {
 func TestTranslatedTextIsARequest(t *testing.T) {
 	v, _, err := Translate(edn.Text("Explain ACID."), DefaultTrace("r-7"))
 	require.NoError(t, err)
-	r, bad := Parse(v, testEnv())
+	r, bad := parse(v, testEnv())
 	require.Nil(t, bad)
 	assert.Equal(t, "text/respond", r.Intent)
 
 	v, _, err = Translate(edn.Text("Explain ACID."))
 	require.NoError(t, err)
-	_, bad = Parse(v, testEnv())
+	_, bad = parse(v, testEnv())
 	require.NotNil(t, bad, "without a trace the edge has to add one")
 	assert.Equal(t, "[:trace]", bad.Details.Key("path").String())
 }
@@ -113,7 +113,7 @@ func TestTranslateV03(t *testing.T) {
 	}
 	v, _, err := Translate(edn.MustRead(seedV03))
 	require.NoError(t, err)
-	r, bad := Parse(v, testEnv())
+	r, bad := parse(v, testEnv())
 	require.Nil(t, bad, "the example of version 0.3 is accepted unchanged")
 	assert.Equal(t, "text/respond", r.Intent)
 	assert.Equal(t, Limited(512), r.BudgetLimits.MaxTokens)
@@ -147,7 +147,7 @@ func TestTranslateV03Refusals(t *testing.T) {
 	for _, odd := range []string{`{:messages [] :requires 7 :opts 7 :context 7 :done 7}`, `{:messages [] :requires {:quality/must 7} :constraints 7 :context {:lang 7}}`} {
 		v, _, err := Translate(edn.MustRead(odd))
 		require.NoError(t, err)
-		_, bad := Parse(v, testEnv())
+		_, bad := parse(v, testEnv())
 		assert.NotNil(t, bad, "what cannot be translated is refused by the check")
 	}
 }

@@ -117,9 +117,8 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 	return func(f *flight) *contract.Error {
 		env := s.env
 		f.unchecked = (f.past != nil || f.act.Fill != nil) && journal.Masked(f.act.Request)
-		env.Unchecked = f.unchecked
 		if f.answersFromRecords() { // it was valid when it was accepted
-			env.Unchecked, env.Schemas, env.Checks = true, request.Names{}, request.Names{}
+			env.Schemas, env.Checks = request.Names{}, request.Names{}
 			env.Intents.Has = func(name string) bool {
 				_, undescribed := reg.Undescribed(name)
 				return !undescribed || !f.replay || s.env.Intents.Has(name)
@@ -141,6 +140,15 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		}
 		return err
 	}, nil
+}
+
+// checkInput is the step that validates the input, after the session has filled it (RUN-002).
+// A recorded request was valid when it was accepted.
+func checkInput(f *flight) *contract.Error {
+	if f.unchecked || f.answersFromRecords() {
+		return nil
+	}
+	return f.request.CheckInput(&f.service.env)
 }
 
 // readPlan creates the plan of the request: its own, or one of a single node.

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
 )
 
 // SessionKeeper is an optional interface of a Journal that adds the turns in a
@@ -115,9 +116,9 @@ func (f *flight) leaveOut(b session.Binding, reason string) *contract.Error {
 	return err
 }
 
-// fill sets a field of the request that is nil, if the request remains valid; otherwise
-// it calls left with the reason. A system prompt needs the right that the caller would
-// need to send one (SES-015).
+// fill sets a field of the request that is nil, unless the value is invalid there or the
+// request was valid before and would not be any more; then it calls left with the reason.
+// A system prompt needs the right that the caller would need to send one (SES-015).
 func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 	if v.IsNil() || f.isSet(target) {
 		return
@@ -134,12 +135,31 @@ func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 		return
 	}
 	read, refused := request.Parse(filled, f.service.env)
-	if refused != nil {
+	if refused != nil || !f.inputFits(&read, target) {
 		left("ill-typed")
 		return
 	}
 	read.ResponseType = f.request.ResponseType
 	f.act.Request, f.request = filled, read
+}
+
+// inputFits reports whether the input of a request in which target was filled is valid, or
+// the faults in it are elsewhere and the input had faults before, such as a required key that
+// another binding fills.
+func (f *flight) inputFits(filled *request.Request, target []string) bool {
+	env := &f.service.env
+	_, findings := filled.InputFindings(env)
+	if len(findings) == 0 {
+		return true
+	}
+	if _, before := f.request.InputFindings(env); len(before) == 0 {
+		return false
+	}
+	at := pathOf(target)
+	return !slices.ContainsFunc(findings, func(found schema.Finding) bool {
+		path := append([]edn.Value{edn.K("input")}, found.Path...)
+		return len(path) >= len(at) && slices.EqualFunc(path[:len(at)], at, edn.Value.Equal)
+	})
 }
 
 // sessionTurns returns the turns that a completed run adds to its session: the text of

@@ -166,6 +166,47 @@ func TestRequiredBinding(t *testing.T) {
 	}
 }
 
+// RUN-002: the input is validated after the session has filled it, so bindings can provide its
+// required keys. SES-014: one that is ill-typed there is left out, and what is then missing is
+// an error.
+func TestBindingsOfRequiredKeys(t *testing.T) {
+	const given = `{:proto 1 :trace {:id "t"} :session/id "s" :task {:intent :text/respond} :input {:prompt "hello"%s}}`
+	for _, row := range []struct{ name, vars, more, sent, reason string }{
+		{"both", `{:session/token "T" :session/account 7}`, "", `{:account 7 :prompt "hello" :token "T"}`, ""},
+		{"one is given", `{:session/token "T"}`, " :account 8", `{:account 8 :prompt "hello" :token "T"}`, ""},
+		{"one is not set", `{:session/token "T"}`, "", "", ":input/schema-invalid"},
+		{"one is ill-typed", `{:session/token 3 :session/account 7}`, "", "", ":input/schema-invalid"},
+		{"a given one is ill-typed", `{:session/token "T"}`, ` :account "x"`, "", ":input/schema-invalid"},
+		{"optional and ill-typed", `{:session/token "T" :session/account 7 :session/note 3}`, "",
+			`{:account 7 :prompt "hello" :token "T"}`, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			rules := session.Permissive()
+			for _, key := range []string{"token", "account", "note"} {
+				rules.Bindings = append(rules.Bindings,
+					session.Binding{Var: "session/" + key, Target: []string{"input", key}, Coerce: "identity"})
+			}
+			x := newTalkIn(t, dispatchtest.New(t, dispatchtest.Spec{
+				Caps:    []string{dispatchtest.Cap("a/one", "")},
+				Intents: []registry.Intent{{ID: "text/respond", In: "req/account", Out: "res/any"}},
+				Schemas: map[string]string{"req/account": `[:map {:closed true} [:prompt :string] [:token :string] [:account :int]
+				  [:note {:optional true} :string] [:system {:optional true} :string]]`},
+			}), rules)
+			x.world.On("a/one", value(`{:text "hi"}`))
+			x.put(row.vars)
+			_, sent, err := x.ask(fmt.Sprintf(given, row.more))
+			if row.reason != "" {
+				require.NotNil(t, err)
+				assert.Equal(t, row.reason, err.Details.Key("reason").String())
+				assert.Empty(t, x.world.Calls())
+				return
+			}
+			require.Nil(t, err, "%v", err)
+			assert.Equal(t, row.sent, sent.Key("input").String())
+		})
+	}
+}
+
 // SES-014: a variable is not checked against a target that the request sets, so it
 // causes no warning.
 func TestUnusedBinding(t *testing.T) {

@@ -164,6 +164,7 @@ var prepareSteps = []step{
 	{"confine", always(confine)},
 	{"attach", always(attach)},
 	{"session", always(bindSession)},
+	{"input", always(checkInput)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 	{"cache", always(lookUp)},
@@ -185,6 +186,7 @@ var rebindSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},
+	{"input", always(checkInput)},
 	{"plan", always(readPlan)},
 }
 
@@ -199,13 +201,14 @@ var recallSteps = []step{
 var replaySteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
+	{"input", always(checkInput)},
 	{"plan", always(readPlan)},
 	{"authorize", always(authorize)},
 }
 
 // readSteps is the number of leading steps of prepareSteps that read the request and its
 // plan and check the rights of the caller.
-const readSteps = 8
+const readSteps = 9
 
 var routeSteps = []step{
 	{"decide", always(decideRoute)},
