@@ -54,7 +54,7 @@ type Config[T any] struct {
 	Start func(ctx context.Context, cfg T) error
 }
 
-// Offer is what a configuration adds to the declaration of a plugin.
+// Offer holds the additions of a configuration to the declaration of a plugin.
 type Offer struct {
 	Capabilities []Capability
 	Schemas      map[string]edn.Value

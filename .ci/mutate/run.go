@@ -50,7 +50,7 @@ func (p *pkg) build() error {
 
 func (p *pkg) runtime() []byte { return fmt.Appendf(nil, runtimeFile, p.sources[0].pkg, p.next+1) }
 
-// listing is what check reads of a package.
+// listing is the format of the fields that check reads of each package.
 const listing = "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \" \"}}"
 
 // check finds the mutants that do not compile. The compiler cannot: it counts

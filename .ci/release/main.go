@@ -221,7 +221,7 @@ ferment {
 }
 `
 
-// places are where a package has what the repository's configuration names.
+// places holds the paths in a package that replace those in the repository's configuration.
 type places struct {
 	plugins, data, lock string
 	workspace           string // the tree that plugins may read

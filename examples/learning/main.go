@@ -86,7 +86,8 @@ type figures struct {
 // price is the cost of an accepted answer, in thousandths of a dollar.
 func (f figures) price() float64 { return 1000 * f.usd / float64(max(1, f.accepted)) }
 
-// count adds up the attempts at each question, in their order.
+// count returns the figures of one run. attempts has the models tried for each question, in order.
+// The first model determines the regret of a question, the last whether it was accepted.
 func count(p portfolio, questions []question, attempts [][]string) figures {
 	f := figures{asked: len(questions)}
 	for i, q := range questions {

@@ -220,7 +220,7 @@ func (w *witness) attempt(n *account, e event) error {
 	return nil
 }
 
-// thinking is how long the engine may think before it is killed.
+// thinking is the time that the engine gets before it is killed.
 const thinking = 300 * time.Millisecond
 
 // kill sends SIGKILL to the process that serves a capability, after the time thinking. It returns

@@ -14,9 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// alone calls the echo through supervisor and plugin wire and nothing else: no
-// act, plan, gate or journal, and no text at either end. No gated call can take
-// less.
+// alone calls the echo plugin through the supervisor and the plugin wire only: without act, plan,
+// gate and journal, and without EDN text. Its time is the lower bound for a gated call.
 type alone struct {
 	supervisor *plugin.Supervisor
 	client     *plugin.Client
@@ -31,8 +30,7 @@ func startAlone() (*alone, error) {
 	return startPlugin(plugin.DefaultSettings("bench", self, rolePlugin, "one"), "bench/echo")
 }
 
-// startPlugin starts one plugin and waits until it answers for its
-// capabilities.
+// startPlugin starts one plugin and waits until the first of its capabilities is ready.
 func startPlugin(settings plugin.Settings, capabilities ...string) (_ *alone, err error) {
 	a := &alone{}
 	if a.dir, err = rundir.Open(rundir.Base("", os.Getuid())); err != nil {
@@ -84,7 +82,7 @@ func callOf(capability string, request edn.Value, onDelta func(edn.Value)) dispa
 	}
 }
 
-// ask calls a capability; onDelta may be nil.
+// ask calls a capability and checks the response; onDelta may be nil.
 func (a *alone) ask(ctx context.Context, capability string, request edn.Value, onDelta func(edn.Value)) (edn.Value, error) {
 	request = request.AssocKey("task", request.Key("task").AssocKey("cap/id", edn.K(capability)))
 	answer, err := a.client.Invoke(ctx, callOf(capability, request, onDelta))
@@ -97,7 +95,7 @@ func (a *alone) ask(ctx context.Context, capability string, request edn.Value, o
 	return answer.Response, err
 }
 
-// resident is the memory that the process of the plugin has.
+// resident returns the resident memory of the plugin process, in bytes.
 func (a *alone) resident() (int64, error) {
 	for _, s := range a.supervisor.Status() {
 		if s.PID != 0 {

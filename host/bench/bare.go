@@ -13,9 +13,9 @@ import (
 	"runtime/debug"
 )
 
-// The peer: a plugin with go-plugin and nothing else, whose one call gives
-// back the bytes that it got. Same transport (unix socket, automatic mutual
-// TLS), same collector settings.
+// The peer of a plugin call: a go-plugin program without Ferment, with one method that returns the
+// bytes it receives. It has the same transport (unix socket, automatic mutual TLS) and the same
+// collector settings.
 
 const roleBare = "bare"
 

@@ -34,8 +34,8 @@ intent "text/render" {
 }
 `
 
-// cached measures acts of 1 KiB over HTTP that the cache answers against those that a
-// plugin does, with the journal on disk.
+// cached compares acts of 1 KiB over HTTP that are answered from the cache with the same acts
+// answered by a plugin. The journal is on disk.
 func cached(p pace) ([]row, error) {
 	s, err := newDaemonSite(cachedRender)
 	if err != nil {

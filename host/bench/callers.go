@@ -27,8 +27,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// callersConfig is a daemon for many callers, with the plugin that holds its calls. The
-// plugin connects to a socket that the call names, so it is not isolated.
+// callersConfig configures a daemon for many callers, with a plugin whose calls last until they are
+// released. The plugin connects to a socket named in the call, so it is not isolated.
 const callersConfig = `ferment {
   profile  = "test"
   data_dir = "var"
@@ -61,8 +61,9 @@ http {
 }
 `
 
-// held connects to the socket that a call names, and lasts until the other side closes
-// the connection. A canceled call writes when it noticed.
+// held connects to the socket named in the call and returns when the other side closes the
+// connection. If the call is canceled first, it writes the time of the cancellation to the socket,
+// in nanoseconds.
 func held(ctx context.Context, in edn.Value) (edn.Value, error) {
 	path, ok := in.Key("held").AsString()
 	if !ok {
@@ -87,7 +88,7 @@ func held(ctx context.Context, in edn.Value) (edn.Value, error) {
 	}
 }
 
-// serveHeld is the plugin of callersConfig.
+// serveHeld serves the plugin of callersConfig.
 func serveHeld() {
 	sdk.Serve(sdk.Plugin{
 		Name: "bench", Version: "1.0.0", MaxInFlight: 2000,
@@ -95,7 +96,7 @@ func serveHeld() {
 	})
 }
 
-// callers measures what HTTP adds to an act, and a daemon with many callers.
+// callers measures the time that HTTP adds to an act, and a daemon with many callers.
 func callers(p pace) ([]row, error) {
 	added, err := addedByHTTP(p)
 	if err != nil {
@@ -117,9 +118,9 @@ func callers(p pace) ([]row, error) {
 	return rows, nil
 }
 
-// atOnce is the backend of an API whose acts are answered with their request.
+// atOnce is an API backend that answers each act at once with its request.
 type atOnce struct {
-	httpapi.Backend // what no act needs
+	httpapi.Backend // the methods that acts do not use
 
 	settings *httpapi.Settings
 	users    *identity.Service
@@ -144,8 +145,8 @@ func (t turnAtOnce) Do(_ context.Context, a act.Act) (edn.Value, *contract.Error
 	return a.Request.AssocKey("ok?", edn.Bool(true)), nil
 }
 
-// addedByHTTP compares an act over HTTP whose work takes no time, with the token of a
-// user, with a server of net/http that gives back the JSON that it got.
+// addedByHTTP compares acts over HTTP without work, authenticated by a user token, with a net/http
+// server that returns the JSON it receives.
 func addedByHTTP(p pace) (row, error) {
 	ctx := context.Background()
 	who := &identity.Settings{
@@ -204,13 +205,14 @@ func addedByHTTP(p pace) (row, error) {
 	return against("act of 1 KiB over HTTP without its work, p50", took[0], "net/http JSON echo", took[1], 1.5), nil
 }
 
-// heldAct is an act that lasts until its connection to a socket is closed.
+// heldAct returns the request of an act that lasts until its connection to the socket at path is
+// closed.
 func heldAct(path string) []byte {
 	return fmt.Appendf(nil, `{:proto 1 :trace {:id "bench"} :task {:intent :bench/held} :input {:held %q}}`, path)
 }
 
-// noticedCancel measures how long after a caller has closed its connection the plugin
-// sees that the call is canceled.
+// noticedCancel measures the time from the cancellation of a request by its caller until the plugin
+// sees its call canceled.
 func noticedCancel(p pace, h *durableHost) (row, error) {
 	const goal = 10 * time.Millisecond
 	path := filepath.Join(h.site.dir, "cancel.sock")
@@ -248,7 +250,7 @@ func cancelOnce(h *durableHost, l net.Listener, body []byte) (time.Duration, err
 		if err == nil {
 			out, _ := io.ReadAll(r.Body)
 			_, err = r.Body.Close(), fmt.Errorf("it was answered with %d: %.300s", r.StatusCode, out)
-			_ = l.Close() // nothing will connect
+			_ = l.Close() // the accept below must not block
 		}
 		ended <- err
 	}()
@@ -268,7 +270,7 @@ func cancelOnce(h *durableHost, l net.Listener, body []byte) (time.Duration, err
 	return time.Unix(0, seen).Sub(began), err
 }
 
-// manyReaders measures how long after its record an event of a run reaches 64 readers.
+// manyReaders measures the delay between the record of a run's event and its arrival at 64 readers.
 func manyReaders(p pace, h *durableHost) (row, error) {
 	const readers, goal = 64, 5 * time.Millisecond
 	path := filepath.Join(h.site.dir, "readers.sock")
@@ -280,7 +282,7 @@ func manyReaders(p pace, h *durableHost) (row, error) {
 	steps := max(5, p.calls/50)
 	var plan strings.Builder
 	fmt.Fprintf(&plan, `{:op :call :id "n0" :intent :bench/held :input {:held %q} :as :v0}`, path)
-	for i := 1; i < steps; i++ { // one after the other, each with time for its readers
+	for i := 1; i < steps; i++ { // one call after the other, so that events do not pile up
 		fmt.Fprintf(&plan, ` {:op :call :id "n%d" :intent :bench/held :needs ["n%d"] :input {:held %q}}`, i, i-1, path)
 	}
 	body := fmt.Appendf(nil, `{:proto 1 :trace {:id "bench"} :response/type :accepted :task {:intent :plan/run} :effects {:allowed #{:none}} :input {:plan {:id "slow" :nodes [%s]}}}`, plan.String())
@@ -333,8 +335,8 @@ func manyReaders(p pace, h *durableHost) (row, error) {
 	}, nil
 }
 
-// readEvents reads the events of a run to its end. It returns the time from the record
-// to the reader of those that it saw after it had read the past, when it calls ready.
+// readEvents reads the events of a run to its end. It calls ready at the first event of an attempt,
+// and returns the delay from record to reader of each later event.
 func (h *durableHost) readEvents(run string, ready func()) (delays []time.Duration, err error) {
 	told := false
 	defer func() {
@@ -365,7 +367,7 @@ func (h *durableHost) readEvents(run string, ready func()) (delays []time.Durati
 		}
 		if told {
 			delays = append(delays, at.Sub(recorded))
-		} else if strings.Contains(data, ":event :attempt") { // the first call has begun, and waits
+		} else if strings.Contains(data, ":event :attempt") { // the first call has begun, and is held
 			told = true
 			ready()
 		}
@@ -376,7 +378,7 @@ func (h *durableHost) readEvents(run string, ready func()) (delays []time.Durati
 	return nil, errors.New("the events ended before the run")
 }
 
-// manyActs measures the memory of a daemon with 1,000 acts that are under way at once.
+// manyActs measures the memory of a daemon while 1,000 acts are in progress; 100 in a smoke run.
 func manyActs(p pace, h *durableHost) (row, error) {
 	const goal = 512 << 20
 	acts := 1000
@@ -396,7 +398,7 @@ func manyActs(p pace, h *durableHost) (row, error) {
 		group.Go(func() { errs[i] = h.act(body) })
 	}
 	open := make([]net.Conn, 0, acts)
-	_ = l.(*net.UnixListener).SetDeadline(time.Now().Add(deadline)) // an act that fails does not connect
+	_ = l.(*net.UnixListener).SetDeadline(time.Now().Add(deadline)) // a failed act does not connect
 	for range acts {
 		c, err := l.Accept()
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 
 const rolePlugin = "plugin"
 
-// servePlugin is the plugin on our side: "one" gives back what it got, "held" holds its
-// calls, the others are those that failover kills.
+// servePlugin serves the plugin of this program. The argument "one" selects an echo, "held" a
+// plugin whose calls are held; any other value is the name of a plugin that failover kills.
 func servePlugin(which string) {
 	if which == "held" {
 		serveHeld()
@@ -69,7 +69,7 @@ func startHost(config string) (*hosted, error) {
 		return nil, err
 	}
 	options := setup.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
-	// The lock names the very program that runs, as after an installation.
+	// The lock file names the running program, as after an installation.
 	if _, err := setup.Lock(context.Background(), options, setup.LockWish{}); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (h *hosted) close() {
 	_ = os.RemoveAll(h.dir)
 }
 
-// call is a whole gated act: EDN text in, EDN text out.
+// call executes one gated act, from the EDN text of the request to the EDN text of the response.
 func (h *hosted) call(ctx context.Context, text []byte) error {
 	request, err := edn.Read(text)
 	if err != nil {
@@ -101,7 +101,7 @@ func (h *hosted) call(ctx context.Context, text []byte) error {
 	return nil
 }
 
-// calls compares a whole gated call with a bare echo of as many bytes.
+// calls compares gated calls with bare echoes of equal size.
 func calls(p pace) ([]row, error) {
 	h, err := startHost(benchConfig)
 	if err != nil {
@@ -154,14 +154,15 @@ func calls(p pace) ([]row, error) {
 	return append(rows, against("gated call 1 MiB text, p50", median(ours), "bare go-plugin", median(theirs), 3)), nil
 }
 
-// envelope is a request whose text has about n bytes.
+// envelope returns a request of about n bytes.
 func envelope(n int) []byte {
 	head := `{:proto 1 :trace {:id "bench"} :task {:intent :bench/echo} :input {:text "` + "%s" + `"}}`
 	text := strings.Repeat("plain words and a few more, ", n/28+1)
 	return fmt.Appendf(nil, head, text[:max(1, n-len(head)+2)])
 }
 
-// oneByOne alternates rounds of single calls and gives the time of each.
+// oneByOne calls ferment and peer n times each in alternating rounds, and returns the time of each
+// call. The first round only warms up.
 func oneByOne(p pace, n int, ferment, peer func() error) (ours, theirs []time.Duration, err error) {
 	time1 := func(into *[]time.Duration, fn func() error) error {
 		for range n {
@@ -174,7 +175,7 @@ func oneByOne(p pace, n int, ferment, peer func() error) (ours, theirs []time.Du
 		return nil
 	}
 	for round := range p.rounds + 1 {
-		if round == 1 { // the first one warms up
+		if round == 1 { // the first round warms up
 			ours, theirs = nil, nil
 		}
 		if err := time1(&ours, ferment); err != nil {
@@ -187,7 +188,7 @@ func oneByOne(p pace, n int, ferment, peer func() error) (ours, theirs []time.Du
 	return ours, theirs, nil
 }
 
-// sideBySide compares the calls per second of many callers.
+// sideBySide compares the rates of calls by many concurrent callers.
 func sideBySide(p pace, callers int, work string, call func() error, b *bare, text []byte) (row, error) {
 	var ours, theirs []float64
 	for range p.rounds {
@@ -208,7 +209,7 @@ func sideBySide(p pace, callers int, work string, call func() error, b *bare, te
 	}, nil
 }
 
-// rate is the calls per second that so many callers reach together.
+// rate returns the calls per second of concurrent callers together.
 func rate(callers, n int, call func() error) (float64, error) {
 	var group sync.WaitGroup
 	errs := make(chan error, callers)

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// chatConfig is a daemon with a scripted model.
+// chatConfig configures a daemon with a scripted model.
 const chatConfig = `ferment {
   profile  = "test"
   data_dir = "var"
@@ -43,10 +43,10 @@ effects {
 }
 `
 
-// chatGoal is what a turn of a chat may add to the act.
+// chatGoal is the maximum time that a turn of a chat may add to its act.
 const chatGoal = 3 * time.Millisecond
 
-// caller calls intents of a daemon, as the command line does.
+// caller calls intents of a daemon in the same way as the command line.
 type caller struct {
 	there *client.Client
 	dir   string
@@ -62,8 +62,8 @@ func (c caller) Call(ctx context.Context, request edn.Value, show func(edn.Value
 	return response.Body, err
 }
 
-// chatTurn measures a turn of a chat, and the send in it, against an act that has the same model
-// answer the same text over the same connection.
+// chatTurn compares a turn of a chat, and the send in it, with an act over the same connection in
+// which the same model returns the same text.
 func chatTurn(p pace) (rows []row, err error) {
 	site, err := newDaemonSite(chatConfig)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// request is an envelope of about 1 KiB and plan one of about 10 KiB, as a host
-// meets them.
+// request returns a typical request of about 1 KiB, and plan a plan of about 10 KiB.
 func request() edn.Value {
 	return edn.MustRead(`{:proto 1 :trace {:id "r-4a2b" :turn 17}
  :task {:intent :code/patch :requires {:out-schema :res/patch+tests} :dispatch {:candidates [:llm/code :llm/meta] :policy :declared}}
@@ -30,7 +29,7 @@ func plan() edn.Value {
 	return edn.MustMap(edn.K("id"), edn.Text("p"), edn.K("nodes"), edn.Vector(nodes...))
 }
 
-// codecs compares reading and writing with the EDN library and encoding/json.
+// codecs compares decoding and encoding with olympos.io/encoding/edn and encoding/json.
 func codecs(p pace) ([]row, error) {
 	var rows []row
 	for _, c := range []struct {

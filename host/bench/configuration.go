@@ -28,8 +28,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Further roles of this program as a child process: the command line, and a
-// process that does nothing.
+// Further roles of this program as a child process: the command line, and a process that exits at
+// once.
 const (
 	roleCLI  = "cli"
 	roleNone = "none"
@@ -43,14 +43,14 @@ func runCLI(args []string) int {
 	return cli.Main(cli.Env{Args: args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Version: "bench", Getenv: os.LookupEnv, Dir: dir})
 }
 
-// configuration measures the language of ferment.hcl (HCL-043).
+// configuration measures loading and validating ferment.hcl (HCL-043).
 func configuration(p pace) ([]row, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	// What programs say that they are is cached beside the files, not for the user.
+	// Keep the cache of plugin descriptions out of the cache directory of the user.
 	if err := os.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache")); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func configuration(p pace) ([]row, error) {
 	return append(texts, plugins...), nil
 }
 
-// blocks is a configuration of about n bytes.
+// blocks returns a configuration of about n bytes with many blocks.
 func blocks(n int) []byte {
 	var b bytes.Buffer
 	b.WriteString("check \"short\" {\n  condition = length(try(result.text, \"\")) <= 1200\n}\n")
@@ -75,8 +75,7 @@ func blocks(n int) []byte {
 	return b.Bytes()
 }
 
-// expressions is a file of about n bytes that is dense with what has to be
-// computed.
+// expressions returns a configuration of about n bytes that consists mostly of expressions.
 func expressions(n int) []byte {
 	var b bytes.Buffer
 	b.WriteString("locals {\n  a = \"x\"\n")
@@ -166,7 +165,7 @@ func textRows(p pace, dir string) ([]row, error) {
 
 const pluginCount = 20
 
-// manyPlugins is a configuration of as many plugins of this program.
+// manyPlugins returns a configuration with pluginCount plugins, all of which run this program.
 func manyPlugins(self string, nodes int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "ferment {\n  max_nodes = %d\n}\n\nhttp {\n  listen = []\n}\n", nodes)
@@ -176,8 +175,8 @@ func manyPlugins(self string, nodes int) []byte {
 	return b.Bytes()
 }
 
-// pluginRows measures a configuration of many plugins: validate as a command,
-// and a load and a reload in a daemon that runs them.
+// pluginRows measures a configuration with many plugins: the command validate, and a load and a
+// reload in a daemon that runs them.
 func pluginRows(p pace, dir string) (rows []row, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -261,8 +260,7 @@ func serving(o setup.Options, dir string) (stop func() error, there *client.Clie
 	}
 }
 
-// inTurn calls each function once in each round, and gives the median time of
-// each.
+// inTurn calls each function once per round, and returns the median time of each.
 func inTurn(rounds int, fns ...func() error) ([]time.Duration, error) {
 	all := make([][]time.Duration, len(fns))
 	for range rounds {
@@ -281,7 +279,7 @@ func inTurn(rounds int, fns ...func() error) ([]time.Duration, error) {
 	return out, nil
 }
 
-// within holds a median against a time; there is no peer.
+// within returns a row that compares a median with a fixed goal instead of a peer.
 func within(work string, ours, goal time.Duration) row {
 	return row{work: work, ours: figure(ours), goal: "<= " + figure(goal), within: ours <= goal}
 }

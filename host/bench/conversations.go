@@ -11,8 +11,8 @@ import (
 // manyMessages is the length of the measured conversation.
 const manyMessages = 10_000
 
-// conversations measures conversations on disk, and reading one through contexts
-// against a loop over its slice. A view is made anew each time, as for each call of a model.
+// conversations measures conversations on disk, and compares reading one through contexts with a
+// loop over its slice. Each read uses a new view, as each call of a model does.
 func conversations(p pace) ([]row, error) {
 	messages := make([]conversation.Message, 0, manyMessages)
 	for i := range manyMessages / 2 {

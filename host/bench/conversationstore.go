@@ -17,8 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// storedConversations measures commits and forks of conversations on disk against
-// SQLite alone.
+// storedConversations compares commits and forks of conversations on disk with SQLite alone.
 func storedConversations(p pace) (rows []row, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -49,8 +48,7 @@ func storedConversations(p pace) (rows []row, err error) {
 	}, nil
 }
 
-// talkers are the conversation short, which grows by commits, and long, which is
-// forked.
+// talkers holds two conversations: short, which grows by commits, and long, which is forked.
 type talkers struct {
 	service *conversation.Service
 	n       int
@@ -82,7 +80,7 @@ func (t *talkers) fill() error {
 		t.call("append", long.AssocKey("messages", edn.Vector(messages...))))
 }
 
-// commit adds a question and an answer that no commit before it has.
+// commit appends a question and an answer with new text.
 func (t *talkers) commit() error {
 	said := fmt.Sprint(t.n, " ", strings.Repeat("word ", 45))
 	return t.call("append", edn.MustMap(edn.K("conversation/id"), edn.Text("short"), edn.K("messages"), edn.Vector(
@@ -93,7 +91,7 @@ func (t *talkers) fork() error {
 	return t.call("fork", edn.MustMap(edn.K("conversation/id"), edn.Text("long")))
 }
 
-// fillIDs makes a list of ids in a table.
+// fillIDs creates a table with a list of ids.
 func fillIDs(db *sql.DB) error {
 	_, err := db.Exec(`CREATE TABLE ids (n INTEGER PRIMARY KEY, list INTEGER, position INTEGER, turn INTEGER, span INTEGER);
 		CREATE INDEX ids_list ON ids (list, position)`)

@@ -1,13 +1,11 @@
 // Command bench measures Ferment against its peers in one run and prints the
 // ratios.
 //
-// Absolute times say more about the machine than about the program, so every
-// figure stands beside that of a peer doing the same work in the same process
-// list: rounds of both alternate, the median of each counts. The peers are the
-// EDN library of Go, encoding/json, a JSON Schema validator, the parser and the
-// formatter of hclsyntax and hclwrite, a process that does nothing, a bare
-// go-plugin echo with the same transport, payload and collector settings, and a
-// client that reads and decodes the stream of the same model server itself.
+// Absolute times say more about the machine than about the program, so most
+// figures are compared with those of a peer that does the same work on the same
+// machine. The rounds of both alternate, and their medians are compared. The comment
+// of each part names its peer: mostly a library, a program, or the minimum that every
+// implementation needs.
 //
 //	make bench                the whole table
 //	make bench BENCH=-smoke   few rounds: it proves that the benchmarks run

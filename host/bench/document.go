@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// machine is what the figures depend on besides the program.
+// machine describes the environment that the figures depend on.
 type machine struct {
 	Go         string `json:"go"`
 	System     string `json:"system"`
 	Processors int    `json:"processors"`
-	Git        string `json:"git,omitempty"` // its version; absent without git
-	// Load is the load before and after the measurement, as the system states it;
-	// absent where it does not.
+	Git        string `json:"git,omitempty"` // version; empty without git
+	// Load holds the system load before and after the measurement; nil on systems without /proc.
 	Load []string `json:"load,omitempty"`
 }
 
@@ -29,7 +28,7 @@ func machineNow() machine {
 	return m.loaded()
 }
 
-// loaded adds the load of this moment.
+// loaded returns m with the current system load appended.
 func (m machine) loaded() machine {
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
 		m.Load = append(m.Load, strings.Join(strings.Fields(string(text))[:3], " "))
@@ -37,7 +36,7 @@ func (m machine) loaded() machine {
 	return m
 }
 
-// String is the heading of the table.
+// String returns the heading of the table.
 func (m machine) String() string {
 	text := fmt.Sprintf("%s %s, %d processors", m.Go, m.System, m.Processors)
 	if m.Git != "" {
@@ -49,7 +48,7 @@ func (m machine) String() string {
 	return text
 }
 
-// figures is a row in the document.
+// figures is one row in the JSON document.
 type figures struct {
 	ID    string  `json:"id,omitempty"`
 	Work  string  `json:"work"`
@@ -58,7 +57,7 @@ type figures struct {
 	Ratio float64 `json:"ratio,omitempty"`
 	Must  string  `json:"must,omitempty"`
 	Aim   float64 `json:"aim,omitempty"`
-	Holds bool    `json:"holds"` // true without a must
+	Holds bool    `json:"holds"` // true if there is no goal
 }
 
 // writeDocument writes the rows as JSON.
@@ -77,9 +76,9 @@ func writeDocument(file string, m machine, rows []row) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// notMet are the goals of the part workspace that host/README.md does not record as met: they
-// are missed, or no figure of a full run is recorded. They are the begins of titles of rows. A
-// check fails for the other goals. A goal that is recorded as met is to be removed here.
+// notMet lists the goals of the part workspace that host/README.md does not record as met, because
+// they are missed or no figure of a full run is recorded. Each entry is a prefix of a row title.
+// missed ignores these goals; remove an entry when its goal is recorded as met.
 var notMet = []string{
 	"WS-245 ",
 	"WS-246 ",
@@ -89,10 +88,11 @@ var notMet = []string{
 	"watch: median time",
 	"get-head by path",
 	"compose 100 frames",
-	"warm scan of ", // against the walk: the one against git has an id
+	"warm scan of ", // compared with the walk: the row compared with git has an id
 }
 
-// missed is the error of goals that are missed, nil if all are met that were met before.
+// missed returns an error that lists the missed goals, without those in notMet; nil if there are
+// none.
 func missed(rows []row) error {
 	var all []string
 	goals := 0

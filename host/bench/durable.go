@@ -23,8 +23,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// durableConfig is a daemon with a journal on disk and the plugin of this program. If
-// its calls have a price, what led to each is durable before it is made.
+// durableConfig configures a daemon with a journal on disk and the plugin of this program. If calls
+// have a price, the records before a call are on disk before the call is made.
 const durableConfig = `ferment {
   profile  = "test"
   data_dir = "var"
@@ -52,13 +52,13 @@ http {
 }
 `
 
-// The steps of the plans that are measured, each after the one before it.
+// Numbers of calls in the measured plans. Each call needs the result of the previous one.
 const (
 	shortPlan = 2
 	longPlan  = 22
 )
 
-// sequence is a request for a plan of so many calls, one after the other.
+// sequence returns a request with a plan of steps calls, each of which needs the previous one.
 func sequence(steps int) []byte {
 	var plan strings.Builder
 	text := strings.Repeat("plain words and a few more, ", 36)
@@ -70,7 +70,7 @@ func sequence(steps int) []byte {
 	return fmt.Appendf(nil, `{:proto 1 :trace {:id "bench"} :task {:intent :plan/run} :effects {:allowed #{:none}} :input {:plan {:id "chain" :nodes [%s]}}}`, plan.String())
 }
 
-// durableHost is a daemon that is asked over HTTP.
+// durableHost is a daemon that is called over HTTP.
 type durableHost struct {
 	site   *daemonSite
 	daemon *running
@@ -78,10 +78,10 @@ type durableHost struct {
 	admin  *service
 }
 
-// service is an address of a daemon.
+// service is one address of a daemon, with the client for it.
 type service struct {
 	url    string
-	token  string // empty: none
+	token  string // empty: no credentials
 	client *http.Client
 }
 
@@ -98,8 +98,8 @@ func startDurable(price string) (*durableHost, error) {
 	return startDaemon(durableConfig, price)
 }
 
-// startDaemon starts a daemon whose configuration is a format for the path of this
-// program and more.
+// startDaemon starts a daemon. config is a format for its configuration; the arguments are the path
+// of this program and more.
 func startDaemon(config string, more ...any) (h *durableHost, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -132,7 +132,7 @@ func startDaemon(config string, more ...any) (h *durableHost, err error) {
 			}
 		}
 	}
-	go func() { // or it would wait for its reader
+	go func() { // otherwise the daemon blocks when the pipe is full
 		for h.daemon.lines.Scan() { //nolint:revive // to its end
 		}
 	}()
@@ -145,12 +145,13 @@ func (h *durableHost) close() {
 	h.site.close()
 }
 
-// post sends EDN and returns the body of an answer with the status 200.
+// post sends EDN and returns the body of the response, which must have status 200.
 func (s *service) post(path string, body []byte) ([]byte, error) {
 	return s.send(path, "application/edn", body, http.StatusOK)
 }
 
-// send sends a body in a form and returns that of the answer, which has to have a status.
+// send sends a body of the media type form and returns the body of the response, which must have
+// the given status.
 func (s *service) send(path, form string, body []byte, status int) ([]byte, error) {
 	q, err := http.NewRequest(http.MethodPost, s.url+path, bytes.NewReader(body))
 	if err != nil {
@@ -178,8 +179,7 @@ func (h *durableHost) act(body []byte) error {
 	return err
 }
 
-// bareCommit is a database of the same driver and settings with one row for each
-// transaction.
+// bareCommit is a database with the same driver and settings that inserts one row per transaction.
 type bareCommit struct {
 	db   *sql.DB
 	row  *sql.Stmt
@@ -204,7 +204,7 @@ func (b *bareCommit) commit() error {
 	return err
 }
 
-// echoJSON is a server of net/http that answers with the JSON that it got.
+// echoJSON starts a net/http server that returns the JSON it receives.
 func echoJSON() (address string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -220,7 +220,7 @@ func echoJSON() (address string, stop func(), err error) {
 	return l.Addr().String(), func() { _ = s.Close() }, nil
 }
 
-// durable measures what a journal on disk costs.
+// durable measures the cost of a journal on disk.
 func durable(p pace) ([]row, error) {
 	h, err := startDurable("0.001")
 	if err != nil {
@@ -289,8 +289,8 @@ func durable(p pace) ([]row, error) {
 	return append(rows, more), err
 }
 
-// inTurns calls each function n times per round, and returns the medians of single
-// calls.
+// inTurns calls each function n times per round, and returns the median time of one call of each.
+// The first round only warms up.
 func inTurns(p pace, n int, fns ...func() error) ([]time.Duration, error) {
 	all := make([][]time.Duration, len(fns))
 	for round := range p.rounds + 1 {
@@ -300,7 +300,7 @@ func inTurns(p pace, n int, fns ...func() error) ([]time.Duration, error) {
 				if err := fn(); err != nil {
 					return nil, err
 				}
-				if round > 0 { // the first one warms up
+				if round > 0 { // the first round warms up
 					all[i] = append(all[i], time.Since(began))
 				}
 			}
@@ -313,7 +313,7 @@ func inTurns(p pace, n int, fns ...func() error) ([]time.Duration, error) {
 	return out, nil
 }
 
-// manyRuns measures the steps per second of 16 runs at once.
+// manyRuns measures the steps per second of 16 concurrent runs.
 func manyRuns(p pace, h *durableHost, plan []byte) (row, error) {
 	const runs, goal = 16, 5000
 	each := max(1, p.calls/150)
@@ -377,7 +377,8 @@ func replays(p pace, h *durableHost) (row, error) {
 	}, nil
 }
 
-// fullStart compares opening a store of 100,000 finished runs with an empty one.
+// fullStart compares opening a store of 100,000 finished runs (1,000 in a smoke run) with opening
+// an empty one.
 func fullStart(p pace) (row, error) {
 	runs := 100_000
 	if p.rounds < 9 {
@@ -410,7 +411,7 @@ func fullStart(p pace) (row, error) {
 	return against(fmt.Sprintf("open a store of %d finished runs", runs), took[0], "empty store", took[1], 1.2), nil
 }
 
-// fill makes a store of finished runs.
+// fill creates a store of finished runs.
 func fill(path string, runs int) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

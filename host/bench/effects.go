@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// minimal is a program that says that it runs, and ends.
+// minimal is the source of a program that prints one byte and exits.
 const minimal = `package main
 
 import "os"
@@ -24,7 +24,7 @@ import "os"
 func main() { _, _ = os.Stdout.Write([]byte{'.'}) }
 `
 
-// buildMinimal compiles it.
+// buildMinimal compiles minimal and returns the path of the program.
 func buildMinimal(dir string) (string, error) {
 	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "minimal")
 	if err := os.WriteFile(source, []byte(minimal), 0o600); err != nil {
@@ -54,9 +54,8 @@ effects {
 }
 `
 
-// effects compares a file that a plan writes, in a process of its own that the
-// kernel holds to it, with the least that such a call needs: a program that
-// starts, and a file that is replaced for good.
+// effects compares a file write by a plan, in a worker process that the kernel confines, with the
+// minimum that such a call needs: starting a program, and replacing a file durably.
 func effects(p pace) ([]row, error) {
 	tools, err := filepath.Abs(filepath.Join(programs, "plugins", "tools"))
 	if err != nil {
@@ -92,8 +91,8 @@ func effects(p pace) ([]row, error) {
 	}
 	peer := func() error { return least(program, filepath.Join(out, "theirs")) }
 	var rows []row
-	// A worker is started ahead behind each call. Calls that come one behind the
-	// other wait for it, those with some time between them do not.
+	// After each call the next worker is started in advance. Calls in immediate succession wait for
+	// it; calls with a pause between them do not.
 	for _, spacing := range []struct {
 		name  string
 		pause time.Duration
@@ -108,8 +107,8 @@ func effects(p pace) ([]row, error) {
 	return rows, nil
 }
 
-// spaced times the calls of two functions, a few of the one and a few of the
-// other in turn, with a pause before each, and gives the medians.
+// spaced calls ours and theirs a few times each in alternating rounds, with a pause before each
+// call, and returns the median times.
 func spaced(p pace, pause time.Duration, ours, theirs func() error) (our, their time.Duration, err error) {
 	sides := [2]struct {
 		do   func() error
@@ -123,7 +122,7 @@ func spaced(p pace, pause time.Duration, ours, theirs func() error) (our, their 
 				if err := sides[i].do(); err != nil {
 					return 0, 0, err
 				}
-				if round > 0 { // the first one warms up
+				if round > 0 { // the first round warms up
 					sides[i].took = append(sides[i].took, time.Since(began))
 				}
 			}
@@ -132,7 +131,8 @@ func spaced(p pace, pause time.Duration, ours, theirs func() error) (our, their 
 	return median(sides[0].took), median(sides[1].took), nil
 }
 
-// least is the minimum that every implementation needs.
+// least does the minimum that every implementation needs: it starts the program, replaces a file
+// and waits for the exit.
 func least(program, path string) error {
 	cmd := exec.Command(program)
 	cmd.Env = []string{}
@@ -152,7 +152,7 @@ func least(program, path string) error {
 	return cmd.Wait()
 }
 
-// replace puts a file in the place of another so that it stays.
+// replace durably replaces the file at path.
 func replace(path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "new")
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/cloudwego/eino/compose"
 )
 
-// The peer of the evaluator: a graph of eino whose nodes do as little as ours,
-// one after the other in its mode for graphs without cycles.
+// The peer of the evaluator: an eino graph whose nodes do as little as ours, in sequence, in the
+// trigger mode for graphs without cycles.
 
-// einoLength is how many nodes the graph has.
+// einoLength is the number of nodes in the graph.
 const einoLength = 10
 
-// einoChain makes the graph ready to run.
+// einoChain compiles the graph.
 func einoChain(ctx context.Context) (compose.Runnable[map[string]any, map[string]any], error) {
 	g := compose.NewGraph[map[string]any, map[string]any]()
 	last := compose.START

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// sentence is one of many that differ.
+// sentence returns the i-th of many different sentences.
 func sentence(i int) string {
 	subjects := []string{"The archive", "A courier", "Every reader", "The harbour", "One engineer", "The old mill", "Her colleague"}
 	verbs := []string{"keeps", "measures", "forgets", "describes", "repairs", "questions"}
@@ -32,8 +32,8 @@ func jobOf(intent string, input edn.Value) edn.Value {
 		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(intent)), edn.K("input"), input)
 }
 
-// embedded compares the text jobs that need no model with a plugin call that
-// gives back as many bytes (EMB-008).
+// embedded compares the text jobs that need no model with a plugin call that returns as many bytes
+// (EMB-008).
 func embedded(p pace) ([]row, error) {
 	program, err := filepath.Abs(programs + "/plugins/text")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// constant answers every call at once: what is left is the evaluator's work.
+// constant answers every call at once, so that only the work of the evaluator is measured.
 type constant struct{ answer dispatch.Answer }
 
 // Invoke implements dispatch.Executor.
@@ -31,12 +31,11 @@ func (c *constant) State(string) dispatch.CapState { return dispatch.CapState{Re
 // Await implements dispatch.Executor.
 func (c *constant) Await(context.Context, string) error { return nil }
 
-// chainLength is how many steps one run takes.
+// chainLength is the number of steps of one run.
 const chainLength = 100
 
-// evaluator measures a step of a chain without a plugin behind it: a let that
-// reads the step before, and a whole call with policy, binding, attempt, gate,
-// commit and records.
+// evaluator measures a step of a chain without a plugin: a let that reads the previous step, and a
+// complete call with policy, binding, attempt, gate, commit and records.
 func evaluator(p pace) ([]row, error) {
 	var rows []row
 	for _, c := range []struct {
@@ -66,7 +65,7 @@ func evaluator(p pace) ([]row, error) {
 	return rows, nil
 }
 
-// stepCost is what one step takes.
+// stepCost is the cost of one step: time and allocations.
 type stepCost struct {
 	per    time.Duration
 	allocs float64
@@ -75,8 +74,8 @@ type stepCost struct {
 // String shows both.
 func (s stepCost) String() string { return fmt.Sprintf("%s, %.1f allocs", figure(s.per), s.allocs) }
 
-// steps gives the median cost of a step of the plan and of a node of the peer's
-// graph, round by round in turn.
+// steps returns the median cost of a step of the plan and of a node of the eino graph, measured in
+// alternating rounds.
 func steps(p pace, text string) (ours, theirs stepCost, err error) {
 	var mine, peers []time.Duration
 	for range p.rounds {

@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// failoverConfig has three ways on after a process is gone: another candidate
-// that is ready, a standby of the same plugin, and a start from nothing. The
-// plugins take a file away that the call names, so they are not isolated.
+// failoverConfig has an intent for each recovery from a dead process: another candidate that is
+// ready, a standby of the same plugin, and a cold start. The plugins remove a file named in the
+// call, so they are not isolated.
 const failoverConfig = `ferment {
   data_dir = "var"
   profile  = "dev"
@@ -98,8 +98,8 @@ intent "bench/cold" {
 }
 `
 
-// mortal answers a call, unless it finds the file that the call names: the
-// process that takes it away ends itself by SIGKILL.
+// mortal answers a call. If the file named in the call exists, it removes the file and kills its
+// own process instead.
 func mortal(_ context.Context, in edn.Value) (edn.Value, error) {
 	if path, ok := in.Key("die").AsString(); ok && os.Remove(path) == nil {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -107,8 +107,7 @@ func mortal(_ context.Context, in edn.Value) (edn.Value, error) {
 	return edn.MustMap(edn.K("ok"), edn.Bool(true)), nil
 }
 
-// failover measures whole acts whose first process is killed in the middle of
-// the call.
+// failover measures acts whose first process is killed during the call.
 func failover(p pace) ([]row, error) {
 	h, err := startHost(failoverConfig)
 	if err != nil {
@@ -133,8 +132,8 @@ func failover(p pace) ([]row, error) {
 	}, nil
 }
 
-// killed is the time of an act whose first process is killed. All processes are
-// ready before.
+// killed returns the time of an act whose first process is killed. It first waits until all
+// processes are ready.
 func (h *hosted) killed(intent string) (time.Duration, error) {
 	if err := h.settled(); err != nil {
 		return 0, err
@@ -162,7 +161,7 @@ func (h *hosted) killed(intent string) (time.Duration, error) {
 	return took, nil
 }
 
-// settled waits until each plugin has as many ready processes as it should.
+// settled waits until each plugin has its configured number of ready processes.
 func (h *hosted) settled() error {
 	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		missing := map[string]int{"next": 1, "other": 1, "warm": 2, "cold": 1}

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// judges compares what a cached grade adds to a call with one hop to a
-// plugin that takes as many bytes (JDG-007, JDG-014).
+// judges compares the time that a cached grade adds to a call with one hop to a plugin with as many
+// bytes (JDG-007, JDG-014).
 func judges(p pace) ([]row, error) {
 	a, err := startAlone()
 	if err != nil {
@@ -47,7 +47,7 @@ func judges(p pace) ([]row, error) {
 	return []row{against("cached grade, 1 KiB", median(hits), "plugin hop", median(hops), 0.05)}, nil
 }
 
-// nowhere is a recorder of nothing.
+// nowhere is a recorder that discards all records.
 type nowhere struct{}
 
 // Record implements dispatch.Recorder.
@@ -56,8 +56,8 @@ func (nowhere) Record(edn.Value, string, journal.Body) error { return nil }
 // Sync implements dispatch.Recorder.
 func (nowhere) Sync() error { return nil }
 
-// perCall is what one call takes within the host, with or without a judge that
-// has graded the answer before.
+// perCall returns the time of one call inside the host, without a judge or with one whose grade is
+// cached.
 func perCall(text string, judged bool) (time.Duration, error) {
 	cost, err := perStep(1, func(b *testing.B) error {
 		w := dispatchtest.New(b, dispatchtest.Spec{
@@ -77,7 +77,7 @@ func perCall(text string, judged bool) (time.Duration, error) {
 		run := &dispatch.Run{ID: "run_bench", Seed: 1, Trace: edn.MustRead(`{:id "t"}`), Recorder: nowhere{}, Base: ctx}
 		path := edn.Vector(edn.Int(0))
 		for b.Loop() {
-			// A value of its own, as from a client: hashes are kept with values.
+			// Each call gets a new value, as from a client, because a value caches its hash.
 			input := edn.MustMap(edn.K("prompt"), edn.Text("Sum it up."))
 			if r := w.Dispatcher.Serve(ctx, run, &dispatch.Work{Op: "call", Node: "n", Path: path, Intent: "text/respond", Policy: callPolicy, Input: input}); r.Err != nil {
 				return r.Err
@@ -88,7 +88,7 @@ func perCall(text string, judged bool) (time.Duration, error) {
 	return cost.per, err
 }
 
-// answers returns a text for every call, and a grade for every call of a judge.
+// answers returns a grade for calls of the judge, and a text for all others.
 type answers struct{ text edn.Value }
 
 // Invoke implements dispatch.Executor.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// rulesConfig is a host with the judge, PROGRAM, in place of what startHost names.
+// rulesConfig configures a host with the plugin judge; PROGRAM stands for its path.
 const rulesConfig = `ferment {
   data_dir = "var"
 }
@@ -21,7 +21,7 @@ plugin "judge" {
 # %[1]s
 `
 
-// rulesVerdict is a request for a verdict by rules on an answer of 4 KiB.
+// rulesVerdict returns a request for a verdict by rules on an answer of 4 KiB.
 func rulesVerdict() []byte {
 	const head = `{:proto 1 :trace {:id "bench"} :task {:intent :eval/grade :cap/id :judge/rules}
  :input {:task/call {:input {:text "Say what the bridge is like."}} :task/env {:source "The bridge of 1932 is 503 metres long."}
@@ -35,7 +35,7 @@ func rulesVerdict() []byte {
 	return fmt.Appendf(nil, head, b.String()[:4<<10])
 }
 
-// judgeRules compares a verdict by rules with a bare echo of as many bytes (JDG-014).
+// judgeRules compares a verdict by rules with a bare echo of equal size (JDG-014).
 func judgeRules(p pace) ([]row, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {

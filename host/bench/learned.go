@@ -18,8 +18,8 @@ import (
 // learnedArms is the number of candidates that are ordered (LRN-006).
 const learnedArms = 8
 
-// ordering compares what it adds to a call that its candidates are ordered by what was
-// learned with one hop to a plugin that takes 1 KiB (LRN-006).
+// ordering compares the time that the learned order of candidates adds to a call with one hop to a
+// plugin with 1 KiB (LRN-006).
 func ordering(p pace) ([]row, error) {
 	a, err := startAlone()
 	if err != nil {
@@ -50,15 +50,15 @@ func ordering(p pace) ([]row, error) {
 	return []row{against("learned order of 8 candidates", median(orders), "plugin hop", median(hops), 0.5)}, nil
 }
 
-// trained is a store with counts that outcomes do not change: a host adds them beside
-// its calls.
+// trained is a store whose counts do not change with outcomes: a host adds outcomes outside its
+// calls.
 type trained struct{ learned.Memory }
 
 // Learn implements learned.Store.
 func (*trained) Learn(learned.Key, func(string) string, func()) {}
 
-// perOrder is what one call takes within the host under a policy, with the order drawn and
-// recorded.
+// perOrder returns the time of one call inside the host under a dispatch policy, including drawing
+// and recording the order.
 func perOrder(by string) (time.Duration, error) {
 	cost, err := perStep(1, func(b *testing.B) error {
 		var spec dispatchtest.Spec

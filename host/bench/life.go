@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// programs is where `make build` puts what ships.
+// programs is the directory into which `make build` writes the programs.
 const programs = "../../bin"
 
-// daemonSite is a directory with a configuration of the built programs.
+// daemonSite is a directory with a configuration that uses the built programs.
 type daemonSite struct {
 	dir, ferment string
 	env          []string
@@ -53,13 +53,13 @@ func (s *daemonSite) write(config string) error {
 
 func (s *daemonSite) close() { _ = os.RemoveAll(s.dir) }
 
-// logged is a line of a daemon's log, as far as this program reads it.
+// logged holds the fields of a log line of the daemon that this program reads.
 type logged struct {
 	Message string `json:"@message"`
 	Time    string `json:"@timestamp"`
 	Plugin  string `json:"plugin"`
 	To      string `json:"to"`
-	// Listen are the addresses of a daemon that is ready.
+	// Listen holds the addresses in the log line of a daemon that has become ready.
 	Listen []string `json:"listen"`
 }
 
@@ -68,7 +68,7 @@ func (l logged) at() time.Time {
 	return at
 }
 
-// running is a daemon as a process.
+// running is a daemon process.
 type running struct {
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
@@ -76,7 +76,7 @@ type running struct {
 	seen  []logged
 }
 
-// serve starts a daemon and waits until it is ready; took is the time for that.
+// serve starts a daemon, waits until it is ready, and returns the time until then.
 func (s *daemonSite) serve() (r *running, took time.Duration, err error) {
 	r = &running{cmd: exec.Command(s.ferment, "serve")}
 	r.cmd.Dir, r.cmd.Env = s.dir, s.env
@@ -96,7 +96,7 @@ func (s *daemonSite) serve() (r *running, took time.Duration, err error) {
 	return r, time.Since(began), nil
 }
 
-// until reads the log up to a message.
+// until reads the log up to and including a message.
 func (r *running) until(message string) error {
 	for r.lines.Scan() {
 		var l logged
@@ -112,7 +112,7 @@ func (r *running) until(message string) error {
 	return fmt.Errorf("the daemon ended before it said %q:\n%s", message, r.said.String())
 }
 
-// slowest is the longest that a plugin took from its begin to being ready.
+// slowest returns the longest start of a plugin, from the state starting to ready.
 func (r *running) slowest() time.Duration {
 	begun := map[string]time.Time{}
 	longest := time.Duration(0)
@@ -127,7 +127,8 @@ func (r *running) slowest() time.Duration {
 	return longest
 }
 
-// stop ends the daemon as a service manager does.
+// stop stops the daemon with SIGTERM, as a service manager does, and returns the time until it has
+// exited.
 func (r *running) stop() (time.Duration, error) {
 	began := time.Now()
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -139,7 +140,7 @@ func (r *running) stop() (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// resident is the memory that the process has.
+// resident returns the resident memory of the daemon, in bytes.
 func (r *running) resident() (int64, error) { return residentOf(r.cmd.Process.Pid) }
 
 func residentOf(pid int) (int64, error) {
@@ -153,7 +154,7 @@ func residentOf(pid int) (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, errors.New("the kernel does not say how much memory it has")
+	return 0, errors.New("the kernel does not report the resident memory of the process")
 }
 
 const threePlugins = `ferment {
@@ -174,9 +175,8 @@ plugin "sat" {
 }
 `
 
-// life measures a daemon from outside: start with three plugins, a reload that
-// changes none of them, the end when nothing is in flight, and its memory
-// without plugins.
+// life measures a daemon process: the start with three plugins, a reload that changes no plugin, an
+// idle shutdown, and the memory without plugins.
 func life(p pace) ([]row, error) {
 	s, err := newDaemonSite(threePlugins)
 	if err != nil {
@@ -210,7 +210,7 @@ func life(p pace) ([]row, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the daemon ended with %w:\n%s", err, r.said.String())
 		}
-		if round > 0 { // the first start asks every plugin what it is
+		if round > 0 { // the first start describes every plugin
 			starts, own, ends = append(starts, took), append(own, r.slowest()), append(ends, end)
 		}
 	}

@@ -56,7 +56,7 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	// What host and SDK set in use.
+	// The default collector settings of the host.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(1 << 30)
 	pace := pace{rounds: 9, calls: 1500}
@@ -80,19 +80,19 @@ func main() {
 	}
 }
 
-// pace is how much is measured.
+// pace is the extent of the measurement.
 type pace struct {
 	rounds int
 	calls  int
 }
 
-// part is a part of the table.
+// part is a named group of rows of the table.
 type part struct {
 	name    string
 	measure func(pace) ([]row, error)
 }
 
-// parts are in the order of the table.
+// parts lists the parts in the order of the table.
 var parts = []part{
 	{"codecs", codecs},
 	{"schemas", schemas},
@@ -120,9 +120,8 @@ var parts = []part{
 	{"workspace", workspaces},
 }
 
-// run measures the parts that are named, all if none is. It prints the table, and
-// writes the figures as JSON to a file that is named. If it is strict, a missed goal
-// is an error.
+// run measures the named parts, or all if names is empty, and prints the table. If document is not
+// empty, it also writes the figures to that file as JSON. With strict, a missed goal is an error.
 func run(p pace, names []string, document string, strict bool) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {

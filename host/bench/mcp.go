@@ -11,9 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// The peer of a plugin call among tools: a server of the Model Context Protocol
-// over standard input and output, with the official SDK, whose one tool gives
-// back the text that it got.
+// The peer of a plugin call among tools: a Model Context Protocol server over standard input and
+// output, built with the official SDK, with one tool that returns the text it receives.
 
 const roleMCP = "mcp"
 
@@ -61,7 +60,7 @@ func (m *mcpPeer) echo(ctx context.Context, text string) error {
 
 func (m *mcpPeer) close() { _ = m.session.Close() }
 
-// tools compares a gated call with a tool call of as much text.
+// tools compares a gated call with an MCP tool call of the same size.
 func tools(p pace) ([]row, error) {
 	ctx := context.Background()
 	h, err := startHost(benchConfig)
@@ -84,5 +83,5 @@ func tools(p pace) ([]row, error) {
 	return []row{against("gated call 4 KiB, p50", median(ours), "MCP stdio tool call", median(theirs), 0.35)}, nil
 }
 
-// deadline bounds what a benchmark waits for.
+// deadline is the maximum time for which a benchmark waits for an event.
 const deadline = 10 * time.Minute

@@ -13,13 +13,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// modelRun is the plugin of language models before the model server.
+// modelRun is the plugin llm with a model server behind it.
 type modelRun struct {
 	*alone
 	server *modelServer
 }
 
-// The models: one word, many at a pace, many at once, and one that goes on.
+// The names of the models, which give the number of chunks and their interval: one chunk, many at a
+// fixed pace, many without pause, and a stream that does not end during the benchmark.
 const (
 	modelFirst = "1x0ms"
 	modelPaced = "2000x1ms"
@@ -62,7 +63,8 @@ func (m *modelRun) close() {
 
 var modelRequest = edn.MustRead(`{:proto 1 :trace {:id "bench"} :task {:intent :model/chat} :input {:messages [{:role :user :content "Go."}]}}`)
 
-// through is a stream through the plugin.
+// through reads a stream through the plugin. It returns the time of the first text and the size of
+// the text in bytes.
 func (m *modelRun) through(ctx context.Context, label string) (first time.Duration, bytes int, err error) {
 	began := time.Now()
 	_, err = m.ask(ctx, "compatible/"+label, modelRequest, func(d edn.Value) {
@@ -77,15 +79,14 @@ func (m *modelRun) through(ctx context.Context, label string) (first time.Durati
 
 const streamsAtOnce = 200
 
-// models compares streams through the plugin with streams that are read
-// directly (LLM-052).
+// models compares streams through the plugin with streams that are read directly (LLM-052).
 func models(p pace) ([]row, error) {
 	m, err := startModels()
 	if err != nil {
 		return nil, err
 	}
 	defer m.close()
-	memory, err := m.memory() // first, while nothing has made the heap grow
+	memory, err := m.memory() // measured first, before the heap has grown
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +105,8 @@ func models(p pace) ([]row, error) {
 	return append(first, paced, flat, memory), nil
 }
 
-// firstTokens is what the plugin adds to the time of the first token, in hops
-// of a bare plugin.
+// firstTokens measures the time that the plugin adds to the first token, relative to one hop to a
+// bare plugin.
 func (m *modelRun) firstTokens(p pace) ([]row, error) {
 	ctx, text := context.Background(), envelope(1<<10)
 	b, err := startBare()
@@ -115,7 +116,7 @@ func (m *modelRun) firstTokens(p pace) ([]row, error) {
 	defer b.close()
 	var ours, theirs, hops []time.Duration
 	for round := range p.rounds + 1 {
-		if round == 1 { // the first one warms up
+		if round == 1 { // the first round warms up
 			ours, theirs, hops = nil, nil, nil
 		}
 		for range max(20, p.calls/10) {
@@ -171,8 +172,8 @@ func (m *modelRun) streams(rounds int, work, label, model string, goal float64) 
 	return against("stream of "+work, median(ours), "read directly", median(theirs), goal), nil
 }
 
-// memory is what many streams at once take, with none left once they are
-// given up.
+// memory measures the memory of the plugin for many concurrent streams. It fails if the server
+// continues streams after their cancellation.
 func (m *modelRun) memory() (row, error) {
 	idle, err := m.resident()
 	if err != nil {

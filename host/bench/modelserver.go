@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// The server of the benchmarks of models: it streams in the form of chat
-// completions, as many chunks and as fast as the name of the model says
-// ("2000x1ms"), and makes nothing up besides. It ends with its standard input.
+// The model server of the benchmarks streams chat completions. The name of the model gives the
+// number of chunks and their interval, such as "2000x1ms"; the text is always the same. The server
+// exits when its standard input is closed.
 
 const roleModels = "model-server"
 
@@ -81,7 +81,7 @@ func stream(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, lastOf)
 }
 
-// modelServer is the server as a child process.
+// modelServer is the model server as a child process.
 type modelServer struct {
 	cmd  *exec.Cmd
 	in   io.Closer
@@ -124,7 +124,7 @@ func (m *modelServer) close() {
 	_ = m.cmd.Wait()
 }
 
-// active is how many streams the server works on.
+// active returns the number of streams in progress on the server.
 func (m *modelServer) active() (n int, err error) {
 	r, err := m.http.Get(m.base + "/active")
 	if err != nil {
@@ -135,8 +135,8 @@ func (m *modelServer) active() (n int, err error) {
 	return n, err
 }
 
-// direct reads and decodes a stream without Ferment. first is when the first
-// text was there.
+// direct reads and decodes a stream without Ferment. It returns the time of the first text and the
+// number of chunks with text.
 func (m *modelServer) direct(ctx context.Context, model string) (first time.Duration, chunks int, err error) {
 	began := time.Now()
 	body, err := json.Marshal(map[string]any{"model": model, "messages": []map[string]string{{"role": "user", "content": "Go."}}, "stream": true})

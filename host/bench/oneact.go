@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// onePlugin holds only what the act of oneAct needs of the shipped file.
+// onePlugin is the part of the shipped configuration that the act of oneAct needs.
 const onePlugin = `ferment {
   profile   = "dev"
   data_dir  = "var"
@@ -27,8 +27,8 @@ intent "text/render" {
 }
 `
 
-// oneAct measures a whole "ferment act" with the shipped configuration against
-// one with a file that holds only the plugin of the act.
+// oneAct compares "ferment act" as a whole process under the shipped configuration with the same
+// act under onePlugin.
 func oneAct(p pace) ([]row, error) {
 	shipped, err := os.ReadFile("../../ferment.hcl")
 	if err != nil {
@@ -56,7 +56,7 @@ func oneAct(p pace) ([]row, error) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return nil, fmt.Errorf("ferment act: %w\n%s", err, out)
 			}
-			if round > 0 { // the first one asks every plugin what it is
+			if round > 0 { // the first round describes every plugin
 				took[i] = append(took[i], time.Since(began))
 			}
 		}

@@ -18,18 +18,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The model server that plugin mlx starts and looks after: it takes a while to
-// load, says when it has, and dies once when it is told to.
+// The model server that plugin mlx starts and supervises. It is not ready before loadTime has
+// passed, records when it becomes ready, and kills itself once on the prompt "Die.".
 
 const (
 	roleOwnModel = "own-model-server"
 	loadTime     = 400 * time.Millisecond
-	// twoProbes are the two intervals between probes at that time: 100, 150, 225
-	// and 337 ms lie between the first five of them.
+	// twoProbes is the time of two probe intervals at loadTime: the intervals between the first
+	// five probes are 100, 150, 225 and 337 ms.
 	twoProbes = 450 * time.Millisecond
 )
 
-// serveOwnModel serves on a port. Stamps go to files below dir.
+// serveOwnModel serves on a port. It writes its time stamps and markers to files in dir.
 func serveOwnModel(port, dir string) error {
 	began := time.Now()
 	told := false
@@ -65,7 +65,7 @@ func serveOwnModel(port, dir string) error {
 	return server.ListenAndServe()
 }
 
-// ownRun is plugin mlx with its server, and plugin llm before the same one.
+// ownRun is the plugin mlx with the model server that it starts.
 type ownRun struct {
 	*alone
 	dir string
@@ -114,7 +114,7 @@ func (o *ownRun) operate(intent string) (edn.Value, error) {
 	return response.Key("result").Key("out"), err
 }
 
-// deaths is what the host was told last.
+// deaths returns the number of server deaths in the last health report of the plugin.
 func (o *ownRun) deaths() uint64 {
 	for _, s := range o.supervisor.Status() {
 		for _, c := range s.Health.Capabilities {
@@ -124,7 +124,7 @@ func (o *ownRun) deaths() uint64 {
 	return 0
 }
 
-// own measures what looking after a model server takes (MLX-022).
+// own measures the supervision of a model server (MLX-022).
 func own(p pace) ([]row, error) {
 	o, err := startOwn()
 	if err != nil {
@@ -149,7 +149,7 @@ func own(p pace) ([]row, error) {
 				return nil, err
 			}
 			*measure.all = append(*measure.all, took)
-			if _, err := o.operate("model/quit"); err != nil { // and forget the death
+			if _, err := o.operate("model/quit"); err != nil { // resets the count of deaths too
 				return nil, err
 			}
 		}
@@ -166,7 +166,7 @@ func own(p pace) ([]row, error) {
 	}, nil
 }
 
-// ready is how long it takes to see that the server has loaded.
+// ready returns the time from the end of loading until the plugin sees the server as ready.
 func (o *ownRun) ready() (time.Duration, error) {
 	if err := o.say("Go."); err != nil {
 		return 0, err
@@ -192,7 +192,7 @@ func (o *ownRun) ready() (time.Duration, error) {
 	return at.Sub(time.Unix(0, loaded)), nil
 }
 
-// notice is how long it takes the host to know of a death.
+// notice returns the time from a kill of the server until the host has a report of it.
 func (o *ownRun) notice() (time.Duration, error) {
 	if err := o.say("Go."); err != nil {
 		return 0, err
@@ -214,7 +214,7 @@ func (o *ownRun) notice() (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// server is the process of the server and its port.
+// server returns the process id and the port of the model server.
 func (o *ownRun) server() (pid, port int, err error) {
 	status, err := o.operate("model/status")
 	for w := range status.Key("workers").Elems() {
@@ -228,8 +228,7 @@ func (o *ownRun) server() (pid, port int, err error) {
 	return pid, port, err
 }
 
-// again is how long a call takes that kills its server, without the start of
-// the next one.
+// again returns the time of a call that kills its server, without the start of the next server.
 func (o *ownRun) again() (time.Duration, error) {
 	if err := o.say("Go."); err != nil {
 		return 0, err
@@ -251,7 +250,8 @@ func (o *ownRun) again() (time.Duration, error) {
 	return took - time.Duration(start)*time.Millisecond, nil
 }
 
-// warm compares a call with the same one through plugin llm.
+// warm compares a call of the running model server through plugin mlx with the same call through
+// plugin llm.
 func (o *ownRun) warm(p pace) (row, error) {
 	_, port, err := o.server()
 	if err != nil {
@@ -271,7 +271,7 @@ func (o *ownRun) warm(p pace) (row, error) {
 	defer llm.close()
 	var ours, theirs []time.Duration
 	for round := range p.rounds + 1 {
-		if round == 1 { // the first one warms up
+		if round == 1 { // the first round warms up
 			ours, theirs = nil, nil
 		}
 		for range max(20, p.calls/10) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// prompts compares composing the prompt of a call with the bare call of a
-// plugin that the composed prompt would travel with (PRM-009).
+// prompts compares composing the prompt of a call with a bare plugin call of the composed prompt
+// (PRM-009).
 func prompts(p pace) ([]row, error) {
 	book := &prompt.Book{Roles: map[string]*prompt.Layer{}, Intents: map[string]*prompt.Layer{}}
 	for _, x := range []struct {

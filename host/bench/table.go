@@ -10,23 +10,23 @@ import (
 
 // row is one line of the table.
 type row struct {
-	id     string // of the requirement with the goal; empty if it is not recorded here
+	id     string // requirement that sets the goal; empty if not recorded here
 	work   string
 	ours   string
-	peer   string  // name and figure of the peer; empty if there is none
-	ratio  float64 // ours / peer, or ours against the goal's unit
+	peer   string  // name and figure of the peer; empty without a peer
+	ratio  float64 // ours / peer, its inverse for rates, or ours / goal without a peer
 	goal   string
-	aim    float64 // ratio that is aimed at; 0 if there is none
+	aim    float64 // ratio to aim at beyond the goal; 0: none
 	within bool
 }
 
-// of names the requirement with the goal of a row, and the ratio that it aims at.
+// of sets the requirement that sets the goal of a row, and the ratio that it aims at.
 func (r row) of(id string, aim float64) row {
 	r.id, r.aim = id, aim
 	return r
 }
 
-// title is the work with the requirement before it.
+// title returns the name of the row, preceded by the requirement.
 func (r row) title() string { return strings.TrimSpace(r.id + " " + r.work) }
 
 func print(w io.Writer, rows []row) error {
@@ -63,8 +63,7 @@ func print(w io.Writer, rows []row) error {
 	return nil
 }
 
-// against compares a median with a peer's; goal is the largest ratio allowed,
-// 0 for none.
+// against compares a median with that of a peer; goal is the maximum ratio, 0 for none.
 func against(work string, ours time.Duration, peer string, theirs time.Duration, goal float64) row {
 	r := row{work: work, ours: figure(ours), peer: peer + " " + figure(theirs), ratio: float64(ours) / float64(theirs), within: true}
 	if goal > 0 {
@@ -73,8 +72,8 @@ func against(work string, ours time.Duration, peer string, theirs time.Duration,
 	return r
 }
 
-// atRate compares what many callers reach with what one reaches: the times per
-// call, and the least ratio of the rates, 0 for none.
+// atRate compares the time per call of many concurrent callers with that of one; goal is the
+// minimum ratio of their rates, 0 for none.
 func atRate(work string, many time.Duration, peer string, one time.Duration, goal float64) row {
 	r := row{work: work, ours: figure(many), peer: peer + " " + figure(one), ratio: float64(one) / float64(many), within: true}
 	if goal > 0 {
@@ -100,8 +99,8 @@ func quantile[T int64 | float64 | time.Duration](xs []T, q float64) T {
 	return s[min(len(s)-1, int(q*float64(len(s))))]
 }
 
-// alternate runs each function for a while in turn, round by round, and gives
-// the median time of one call of each.
+// alternate runs each function for 40 ms per round, and returns the median time of one call of
+// each.
 func alternate(p pace, fns ...func()) []time.Duration {
 	const spell = 40 * time.Millisecond
 	all := make([][]time.Duration, len(fns))

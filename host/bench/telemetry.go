@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// otelConfig is added to durableConfig: all runs are exported.
+// otelConfig is appended to durableConfig to export the spans of all runs.
 const otelConfig = `
 telemetry {
   otel {
@@ -29,11 +29,11 @@ telemetry {
 }
 `
 
-// observed measures what it costs to count, audit and trace the acts of a daemon.
+// observed measures the cost of metrics, audit trail and tracing per act.
 func observed(p pace) ([]row, error) {
 	takes := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer takes.Close()
-	dead, err := net.Listen("tcp", "127.0.0.1:0") // it accepts and never answers
+	dead, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections but never answers
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func observed(p pace) ([]row, error) {
 	}, nil
 }
 
-// actRecords are those of an act with one attempt and one gate.
+// actRecords returns the records of an act with one attempt and one gate.
 func actRecords(run string) []journal.Record {
 	path, at := edn.Vector(edn.Int(0)), time.Now()
 	value := journal.RefTo(edn.MustRead(`{:text "plain words"}`))
@@ -108,8 +108,8 @@ func actRecords(run string) []journal.Record {
 	return out
 }
 
-// countedAndAudited returns what the counts and the row of an act take, which the commit
-// of the act contains: the time per act of a transaction with the rows of many.
+// countedAndAudited returns the time per act for its metrics and its row in the audit trail, which
+// are part of its commit. It is measured in one transaction with the rows of many acts.
 func countedAndAudited(acts int) (time.Duration, error) {
 	site, err := newDaemonSite("")
 	if err != nil {
@@ -142,14 +142,14 @@ func countedAndAudited(acts int) (time.Duration, error) {
 	return time.Since(began) / time.Duration(acts), nil
 }
 
-// manySeries is an owner of metrics with as many series as there may be.
+// manySeries is a telemetry.Owner with the counts of a meter.
 type manySeries struct{ meter *tally.Meter }
 
 func (m manySeries) Counts() *tally.Counts     { counts, _ := m.meter.Total(); return counts }
 func (manySeries) Samples() []telemetry.Sample { return nil }
 func (manySeries) Known(string, string) bool   { return true }
 
-// scraped returns the time of a scrape of 2,000 series.
+// scraped returns the median time of a scrape of 2,000 series.
 func scraped() (time.Duration, error) {
 	const series = 2000
 	meter := tally.NewMeter(time.Unix(0, 0))

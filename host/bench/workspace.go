@@ -19,10 +19,10 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 )
 
-// workspaces compares the workspace engine and the plugin with git on generated
-// trees: 50,000 files in 2,500 directories, a tenth of it, and as many files along a
-// chain of 40 directories; all are a tenth in a smoke run. git runs with its defaults
-// and without the configuration of the user.
+// workspaces compares the workspace engine and the plugin with git on generated trees: a wide one
+// of 50,000 files in 2,500 directories, a small one with a tenth of them, and a deep one with as
+// many files as the wide one along a chain of 40 directories. In a smoke run each has a tenth of
+// its files. git runs with its defaults, without the configuration of the user.
 func workspaces(p pace) ([]row, error) {
 	dirs, rounds := 2500, 5
 	if p.rounds < 5 {
@@ -34,7 +34,7 @@ func workspaces(p pace) ([]row, error) {
 	}
 	defer func() { _ = os.RemoveAll(base) }()
 	var rows []row
-	// The effort after a change must not grow with the tree: the first one is small.
+	// The small tree comes first: the cost of a change must not grow with the tree.
 	for _, t := range []shape{{"small", dirs / 10, wide, 7}, {"wide", dirs, wide, 7}, {"deep", dirs, deep, depthOfChain - 1}} {
 		b := &workspaceBench{shape: t, root: filepath.Join(base, t.name), data: filepath.Join(base, t.name+".data"), rounds: rounds, small: t.dirs < 2500}
 		b.grow()
@@ -61,12 +61,12 @@ func workspaces(p pace) ([]row, error) {
 	return rows, nil
 }
 
-// shape is where the files of a tree lie.
+// shape determines the directories of a tree.
 type shape struct {
 	name    string
 	dirs    int
 	path    func(dir int) string
-	changes int // directory with the file that changes
+	changes int // number of the directory in which a file changes
 }
 
 func wide(dir int) string { return fmt.Sprintf("area%02d/part%02d", dir/50, dir%50) }
@@ -74,7 +74,8 @@ func wide(dir int) string { return fmt.Sprintf("area%02d/part%02d", dir/50, dir%
 // depthOfChain is the number of directories in the chain of a deep tree.
 const depthOfChain = 40
 
-// deep returns the directories of a chain, and then directories in each of them.
+// deep returns the path of a directory: the first depthOfChain form a chain, the others are spread
+// over its directories.
 func deep(dir int) string {
 	path := strings.Repeat("deeper/", dir%depthOfChain+1)
 	if dir < depthOfChain {
@@ -88,26 +89,26 @@ type workspaceBench struct {
 	root, data string
 	rounds     int
 	files      int
-	small      bool // no goals hold
+	small      bool // the tree is too small for goals
 	coldScan   time.Duration
 	workspace  *core.Workspace
 }
 
 const filesInDir = 20
 
-// filePath returns the path of a file of the tree.
+// filePath returns the path of the n-th file of the tree.
 func (b *workspaceBench) filePath(n int) string {
 	n %= b.files
 	return b.path(n/filesInDir) + fmt.Sprintf("/file%02d.go", n%filesInDir)
 }
 
-// changed is the path of the file that changes.
+// changed returns the path of the file that the benchmarks change.
 func (b *workspaceBench) changed() string { return b.path(b.changes) + "/file03.go" }
 
-// depth is the number of directories above the file that changes, without the root.
+// depth returns the number of directories above that file, without the root.
 func (b *workspaceBench) depth() int { return strings.Count(b.changed(), "/") }
 
-// size names the tree in the table.
+// size returns the description of the tree in the table.
 func (b *workspaceBench) size() string {
 	if b.name == "deep" {
 		return fmt.Sprintf("%d files, %d deep", b.files, depthOfChain)
@@ -115,7 +116,7 @@ func (b *workspaceBench) size() string {
 	return fmt.Sprintf("%d files", b.files)
 }
 
-// grow writes the tree, about 2 KiB of text per file.
+// grow writes the tree, with about 2 KiB of text per file.
 func (b *workspaceBench) grow() {
 	r := rand.New(rand.NewPCG(1, 1))
 	b.files = b.dirs * filesInDir
@@ -133,7 +134,7 @@ func (b *workspaceBench) grow() {
 }
 
 func (b *workspaceBench) git(stdin string, args ...string) time.Duration {
-	// Without the upkeep of git behind a commit, which moves objects while they are read.
+	// The automatic maintenance of git would move objects while they are read.
 	cmd := exec.Command("git", append([]string{"-C", b.root, "-c", "gc.auto=0", "-c", "maintenance.auto=false"}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
 	cmd.Stdin = strings.NewReader(stdin)
@@ -152,11 +153,11 @@ func (b *workspaceBench) git(stdin string, args ...string) time.Duration {
 	return took
 }
 
-// ahead is a clock for scans: the files of the tree are older than the racy
-// window, as those of a real workspace.
+// ahead is a scan clock one hour ahead, so that no file is within the racy window, as in a real
+// workspace.
 func ahead() time.Time { return time.Now().Add(time.Hour) }
 
-// openWorkspace opens the workspace of a directory, with all that is durable.
+// openWorkspace opens the workspace of a directory with a durable store.
 func openWorkspace(root, data string) *core.Workspace {
 	return must(core.Open(context.Background(), root, core.Options{
 		Allowed: []string{root},
@@ -166,7 +167,7 @@ func openWorkspace(root, data string) *core.Workspace {
 	}))
 }
 
-// cold scans into an empty store, with the durable commit.
+// cold returns the time of a scan into an empty store, including the durable commit.
 func (b *workspaceBench) cold() time.Duration {
 	if b.workspace != nil {
 		check(b.workspace.Close())
@@ -178,15 +179,15 @@ func (b *workspaceBench) cold() time.Duration {
 	return time.Since(began)
 }
 
-// scan scans and commits what changed.
+// scan scans, commits what changed, and returns the time for both.
 func (b *workspaceBench) scan() time.Duration {
 	began := time.Now()
 	must(b.workspace.Scan(context.Background(), scan.Options{Now: ahead}))
 	return time.Since(began)
 }
 
-// goal returns a goal, which holds for the large tree only: in a small one the
-// start of a process and an fsync outweigh the files.
+// goal returns ratio for the large tree and 0 for a small one, in which process starts and fsync
+// take more time than the files.
 func (b *workspaceBench) goal(ratio float64) float64 {
 	if b.small {
 		return 0
@@ -194,7 +195,7 @@ func (b *workspaceBench) goal(ratio float64) float64 {
 	return ratio
 }
 
-// walk is the least that a scan can do: the system's word on every file.
+// walk returns the time of the minimum that a scan needs: one stat per file.
 func (b *workspaceBench) walk() time.Duration {
 	began := time.Now()
 	check(filepath.WalkDir(b.root, func(_ string, d fs.DirEntry, err error) error {
@@ -215,7 +216,7 @@ func (b *workspaceBench) changeOne(round int) {
 
 func (b *workspaceBench) scans() []row {
 	var times [6][]time.Duration
-	for round := range b.rounds + 1 { // the first warms up
+	for round := range b.rounds + 1 { // the first round warms up
 		check(os.RemoveAll(filepath.Join(b.root, ".git")))
 		b.git("", "init", "-q")
 		took := [6]time.Duration{
@@ -244,7 +245,7 @@ func (b *workspaceBench) scans() []row {
 	}
 }
 
-// ignored compares decisions about every file, with 200 patterns in 20 files.
+// ignored compares ignore decisions for every file with git, with 200 patterns in 20 files.
 func (b *workspaceBench) ignored() []row {
 	r := rand.New(rand.NewPCG(2, 2))
 	for i := range 20 {
@@ -270,7 +271,7 @@ func (b *workspaceBench) ignored() []row {
 	}))
 	input := strings.Join(paths, "\n")
 	var git, ours []time.Duration
-	for round := range b.rounds + 1 { // the first warms up
+	for round := range b.rounds + 1 { // the first round warms up
 		theirs := b.git(input, "check-ignore", "--no-index", "--stdin")
 		began := time.Now()
 		e := ignore.NewExplainer(&ignore.Rules{}, func(dir string) []*ignore.List {

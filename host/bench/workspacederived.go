@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maker returns an engine that makes frames of the tree.
+// maker returns an engine that derives frames of the tree.
 func (b *workspaceBench) maker() *derive.Engine {
 	agents := must(agent.New(nil, func(string) bool { return true }))
 	return derive.New(derive.Options{
@@ -28,15 +28,15 @@ func (b *workspaceBench) maker() *derive.Engine {
 	})
 }
 
-// derived measures the synthesis of the whole tree, with a frame on one file of each
-// directory, and what is made again after a change of one file.
+// derived measures the synthesis of the whole tree, with a frame on one file per directory, and the
+// regeneration after a change of one file.
 func (b *workspaceBench) derived() []row {
 	e, ctx := b.maker(), context.Background()
 	changed := b.changed()
 	by := derive.Caller{Agent: "synthesis"}
 	var whole, again, puts []time.Duration
-	b.scan()                          // what other parts have changed
-	for round := range b.rounds + 1 { // the first warms up
+	b.scan()                          // commits the changes of earlier parts
+	for round := range b.rounds + 1 { // the first round warms up
 		frames := fmt.Sprint("digest", round)
 		must(b.workspace.Store.Update(ctx, "bench", func(tx *store.Tx) error {
 			for n := 0; n < b.files; n += filesInDir {
@@ -58,7 +58,7 @@ func (b *workspaceBench) derived() []row {
 			whole = append(whole, took)
 		}
 		for i := range 4 {
-			b.changeOne(100_000 + 10*round + i) // a text that the file never had
+			b.changeOne(100_000 + 10*round + i) // text that the file never had before
 			b.scan()
 			began = time.Now()
 			done := must(e.Regenerate(ctx, derive.RegenerateRequest{Caller: by, Recursive: true, Types: []string{frames}}))
@@ -82,8 +82,8 @@ func (b *workspaceBench) derived() []row {
 	}
 }
 
-// crowded compares putting a frame on a node that has very many with putting one on
-// a node that has few.
+// crowded compares putting a frame on a node with very many frames with putting one on a node with
+// few.
 func (b *workspaceBench) crowded() row {
 	const many, each = 20_000, 20
 	ctx := context.Background()
@@ -136,7 +136,7 @@ effects {
 }
 `
 
-// commanded measures a warm scan by the command line, a daemon and the plugin.
+// commanded compares a warm scan through command line, daemon and plugin with git status.
 func (b *workspaceBench) commanded() row {
 	site := must(newDaemonSite(strings.ReplaceAll(workspaceSite, "ROOT", b.root)))
 	defer site.close()
@@ -152,11 +152,11 @@ func (b *workspaceBench) commanded() row {
 		}
 		return time.Since(began)
 	}
-	scan() // cold
+	scan() // the cold scan
 	var git, ours []time.Duration
 	for round := range b.rounds + 1 {
 		g, o := b.git("", "status", "--porcelain"), scan()
-		if round > 0 { // the first warms up
+		if round > 0 { // the first round warms up
 			git, ours = append(git, g), append(ours, o)
 		}
 	}

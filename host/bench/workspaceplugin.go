@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// called measures calls of the plugin: durable frames, and reads of a node beside
-// calls of a plugin that does nothing.
+// called measures calls of the plugin: durable frames, and reads of a node compared with calls of a
+// plugin that does nothing.
 func (b *workspaceBench) called() []row {
 	settings := plugin.DefaultSettings("workspace", must(filepath.Abs(filepath.Join(programs, "plugins", "workspace"))))
 	settings.Isolation.ReadPaths = []string{b.root}

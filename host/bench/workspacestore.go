@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 )
 
-// put puts a frame on a path, durably.
+// put durably puts a frame on a path.
 func (b *workspaceBench) put(path, frameType string, text []byte) {
 	must(b.workspace.Store.Update(context.Background(), "bench", func(tx *store.Tx) error {
 		_, err := tx.PutFrame(store.NewFrame{Path: path, Type: frameType, Agent: "bench", Origin: store.Authored, Text: text})
@@ -21,17 +21,16 @@ func (b *workspaceBench) put(path, frameType string, text []byte) {
 	}))
 }
 
-// writes compares durable frames of 2 KiB, which the engine puts, with an append and
-// an fsync.
+// writes compares durable frames of 2 KiB through the engine with an append and an fsync.
 func (b *workspaceBench) writes() []row {
 	return b.durable("engine: ", "", func(path string, text []byte) { b.put(path, "note", text) })
 }
 
-// writers are as many as put frames at a time.
+// writers is the number of concurrent writers.
 const writers = 16
 
-// durable compares a function that puts a frame with an append and an fsync: one
-// caller, and many. id is the requirement, empty if no goals hold.
+// durable compares put, which puts one frame, with an append and an fsync, for one caller and for
+// many. id is the requirement that sets the goals; empty if there are no goals.
 func (b *workspaceBench) durable(prefix, id string, put func(path string, text []byte)) []row {
 	const each = 40
 	filling := make([]byte, 2048)
@@ -75,7 +74,7 @@ func (b *workspaceBench) durable(prefix, id string, put func(path string, text [
 		},
 	}
 	var took [3][]time.Duration
-	for round := range b.rounds + 1 { // the first warms up
+	for round := range b.rounds + 1 { // the first round warms up
 		for i, run := range rounds {
 			began := time.Now()
 			run()
@@ -95,8 +94,8 @@ func (b *workspaceBench) durable(prefix, id string, put func(path string, text [
 	}
 }
 
-// reads measures the head of a path and compositions, with ten frames on a path
-// and one on each of its neighbours.
+// reads measures reading the head of a path and composing frames, with ten frames on a path and one
+// on each of its siblings.
 func (b *workspaceBench) reads() []row {
 	for i := range 10 {
 		b.put(b.filePath(0), fmt.Sprint("type", i), []byte(strings.Repeat("text of a frame ", 64+i)))
@@ -152,12 +151,12 @@ func (b *workspaceBench) reads() []row {
 	}
 }
 
-// validated compares the verification of the whole store with that of git.
+// validated compares the full validation of the store with git fsck.
 func (b *workspaceBench) validated() row {
 	b.git("", "add", "-A")
 	b.git("", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x")
 	var git, ours []time.Duration
-	for round := range b.rounds + 1 { // the first warms up
+	for round := range b.rounds + 1 { // the first round warms up
 		theirs := b.git("", "fsck", "--full")
 		began := time.Now()
 		report := must(b.workspace.Store.Validate(context.Background(), store.Check{Level: store.Full}))
@@ -171,11 +170,11 @@ func (b *workspaceBench) validated() row {
 	return against("validate, full", median(ours), "git fsck --full", median(git), 1.5).of("WS-250", 1)
 }
 
-// roleWorkspace is a process that scans a workspace and waits.
+// roleWorkspace is the role of a child process that scans a workspace and waits.
 const roleWorkspace = "workspace-scan"
 
-// scanWorkspace scans a directory into an empty store, and says the bytes of its
-// heap at its largest, and the number of nodes.
+// scanWorkspace scans a directory into an empty store, prints the maximum size of its heap in bytes
+// and the number of nodes, and waits for a line of input.
 func scanWorkspace(root, data string) {
 	done := make(chan struct{})
 	largest := make(chan uint64, 1)
@@ -184,12 +183,12 @@ func scanWorkspace(root, data string) {
 	nodes := scanOnce(w)
 	close(done)
 	fmt.Println(<-largest, nodes)
-	_, _ = fmt.Scanln() // until it was measured
+	_, _ = fmt.Scanln() // until the parent has measured this process
 	check(w.Close())
 }
 
-// memory measures a process of its own: the heap during a cold scan, and what is
-// resident after it.
+// memory measures a child process: its maximum heap during a cold scan, and its resident memory
+// after it.
 func (b *workspaceBench) memory() []row {
 	cmd := exec.Command(must(os.Executable()), roleWorkspace, b.root, b.data+".memory")
 	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())

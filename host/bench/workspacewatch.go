@@ -11,8 +11,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 )
 
-// watched measures the time from the change of a file to the event that tells of
-// its commit, without the times of waiting for more changes.
+// watched measures the time from the change of a file to the event of its commit, with the waiting
+// times for more changes set to the minimum.
 func (b *workspaceBench) watched() []row {
 	ctx := context.Background()
 	w := watch.New(b.workspace, watch.Options{Debounce: 1, Batch: 1, Scan: scan.Options{Now: ahead}})
@@ -45,7 +45,7 @@ func (b *workspaceBench) watched() []row {
 	}
 }
 
-// quiet reads what else a change made: two writes can be two transactions.
+// quiet reads further events of the last change, because two writes can be two transactions.
 func (b *workspaceBench) quiet(s *watch.Subscription) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -57,8 +57,8 @@ func (b *workspaceBench) quiet(s *watch.Subscription) {
 	}
 }
 
-// sampleHeap sends the largest size of live and dead objects until done is
-// closed.
+// sampleHeap measures the size of live and dead heap objects until done is closed, and then sends
+// the maximum.
 func sampleHeap(done <-chan struct{}, largest chan<- uint64) {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	top := uint64(0)

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// batchConcurrency is how many items of a batch run at a time by default.
+// batchConcurrency is the default number of concurrent items of a batch.
 const batchConcurrency = 4
 
 // batchIntents run other intents.

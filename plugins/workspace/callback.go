@@ -18,8 +18,8 @@ var ownTargets = map[string]bool{
 	"context/generate": true, "context/synthesize": true, "context/regenerate": true, "context/batch": true, "workspace/watch": true,
 }
 
-// rank orders frames by an intent (WS-133): it gets descriptors, except of paths
-// that may not be sent, and must return the ids of frames.
+// rank orders frames by an intent (WS-133). The intent gets the descriptors of frames, without
+// those whose path may not be sent, and must return frame ids.
 func (r *request) rank(ctx context.Context, name string, candidates []view.Frame, query string) ([]string, error) {
 	denied := r.hub.derivation.Denied
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(f view.Frame) bool { return denied(f.Path()) })
@@ -53,7 +53,7 @@ func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 	return r.server.call(ctx, a)
 }
 
-// call calls an intent within a span, with the options of the request that ctx is of.
+// call calls an intent within a span, with the options of the request that ctx belongs to.
 func (s *server) call(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 	a.Fields = unlimited(callOptions(ctx))
 	end := s.meter.span(ctx, "callback", a.Intent)
@@ -80,8 +80,8 @@ func callOptions(ctx context.Context) edn.Value {
 // longest is the longest deadline of a call, in milliseconds.
 const longest = 24 * 60 * 60 * 1000
 
-// unlimited gives a call of another intent no deadline of its own: the host bounds
-// it by that of the request, which can be longer than the usual one of a call.
+// unlimited sets the longest deadline for a call of another intent, so that the deadline of the
+// request limits it, which can be longer than the default for a call.
 func unlimited(fields edn.Value) edn.Value {
 	return fields.AssocKey("deadline-ms", edn.Int(longest))
 }

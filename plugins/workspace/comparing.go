@@ -171,9 +171,9 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 	return out.Map(), err
 }
 
-// examine validates the store and looks for differences to git's ids, as far as
-// the report is about them. A report of all sections validates quickly, one that is
-// about the validation in full.
+// examine adds to a request for a report the data that its sections need: the validation of the
+// store, and the differences to git's ids. The validation is quick in a report of all sections, and
+// full in one that asks for it.
 func (r *request) examine(ctx context.Context, asked *report.Request) error {
 	validation, inexact := asked.Needs()
 	check := store.Check{Agents: r.knowsAgent}

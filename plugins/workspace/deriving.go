@@ -34,8 +34,9 @@ func derivingIntents() []intent {
 	}
 }
 
-// caller returns the agent and the principal for which the engine makes frames. All attempts at a
-// request have the same effect key, so they share the frames that were forced.
+// caller returns the agent and the principal for which the engine makes frames. All attempts of a
+// request have the same effect key, so a later attempt reuses the frames that an earlier one made
+// by force.
 func (r *request) caller() derive.Caller {
 	return derive.Caller{Agent: r.agent.ID, Principal: r.actor, Effect: r.effect}
 }

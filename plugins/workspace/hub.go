@@ -36,14 +36,14 @@ const (
 	lockRetry     = 20 * time.Millisecond
 	closePatience = 200 * time.Millisecond // wait for the end of a workspace that was moved
 
-	// A store has 9 file descriptors, and 2 more for each of its readers at a time.
+	// a store uses 9 file descriptors, and 2 more per concurrent reader
 	descriptorsOfStore = 16
 	maxStores          = 256
 	maxSweep           = 15 * time.Second // between two sweeps
 )
 
-// storeLimit returns the number of workspaces that may be open without users, as far as three
-// quarters of the file descriptors that the process may have suffice for their stores.
+// storeLimit returns the maximum number of open workspaces without users. It is chosen so that
+// their stores use at most three quarters of the file descriptors of the process.
 func storeLimit() int {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
@@ -127,8 +127,9 @@ func (h *hub) rootOf(id string) string {
 	return h.byID[id]
 }
 
-// dataDir returns the data directory of a workspace: a store that lies in the
-// directory is used, others lie below the setting data_dir if there is one.
+// dataDir returns the data directory of a workspace. If the setting data_dir is set and the
+// directory of the workspace has no store, it lies below data_dir, otherwise in the directory of
+// the workspace.
 func (h *hub) dataDir(root string) string {
 	inside := store.DataDir(root)
 	if h.cfg.DataDir == "" {
@@ -141,8 +142,8 @@ func (h *hub) dataDir(root string) string {
 	return filepath.Join(h.cfg.DataDir, filepath.Base(root)+"-"+hex.EncodeToString(sum[:8]))
 }
 
-// nearest returns the directory above a workspace that has a store and is the nearest
-// one, empty if there is none that is allowed.
+// nearest returns the nearest directory above a workspace that has a store; empty if there is none
+// below the allowed roots.
 func (h *hub) nearest(root string) string {
 	for at := filepath.Dir(root); ; at = filepath.Dir(at) {
 		if _, err := scan.Resolve(at, h.cfg.AllowedRoots); err != nil {
@@ -210,8 +211,8 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 	return nil, nil, o.err
 }
 
-// acquirePatient is acquire for a request that writes. It waits a moment if another
-// process has the store: the process before this one may still be ending.
+// acquirePatient is acquire for a request that writes. If another process has locked the store, it
+// retries for up to lockPatience, because the previous process of the plugin may still be ending.
 func (h *hub) acquirePatient(ctx context.Context, name string, how opening, scheme string) (*opened, func(), error) {
 	until := time.NewTimer(lockPatience)
 	defer until.Stop()
@@ -544,7 +545,7 @@ func (h *hub) idle() (list []idle) {
 	return list
 }
 
-// seal closes a workspace.
+// seal waits until a workspace has been opened, and closes it with its watcher and its uploads.
 func (h *hub) seal(o *opened) error {
 	<-o.ready
 	if o.ws == nil {

@@ -34,8 +34,8 @@ func (m *meter) begin(ctx context.Context, intent string) func(error) {
 	}
 }
 
-// span begins a span: the time that an intent, or a call of another one, takes. At
-// its end it is a line of the log, with the run and the node that it belongs to.
+// span begins a span: the time of an intent, or of a call of another one. At its end it is logged
+// with its run and node, at level debug.
 func (m *meter) span(ctx context.Context, kind, name string) (end func(error)) {
 	log := sdk.Logger(ctx)
 	if !log.Enabled(ctx, slog.LevelDebug) {

@@ -22,8 +22,8 @@ import (
 
 // Bounds of the parts of an export.
 const (
-	chunkBytes = 512 << 10 // of one delta
-	maxInline  = 4 << 20   // of an export in one answer, where base64 makes it a third larger
+	chunkBytes = 512 << 10 // size of one delta
+	maxInline  = 4 << 20   // size of an export in one answer; base64 makes it a third larger
 )
 
 // movingIntents move frames between stores.

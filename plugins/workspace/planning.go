@@ -54,8 +54,8 @@ func atPath(input edn.Value, path string) edn.Value {
 	return input.AssocKey("path", edn.Text(at.Text))
 }
 
-// prepare returns the input of the call for one path, and the ticket for its commit. It writes
-// nothing.
+// prepare returns the input of the call for one path, and the ticket with which to commit its
+// answer. It writes nothing.
 func (r *request) prepare(ctx context.Context, asked derive.GenerateRequest) (edn.Value, error) {
 	p, err := r.engine.Prepare(ctx, asked)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // progressEvery is the shortest time between two progress events of a call.
 const progressEvery = 100 * time.Millisecond
 
-// progress returns a function that reports how much of a phase is done; the total
-// is 0 if it is not known. It drops what comes too fast, except the last report of
-// the call, which settle sends.
+// progress returns a function that reports how much of a phase is done; the total is 0 if it is not
+// known. Reports that follow each other faster than progressEvery are dropped, except the last one
+// of the call, which settle sends.
 func (r *request) progress(phase, unit string) func(done, total int) {
 	if r.out == nil {
 		return func(int, int) {}
@@ -60,7 +60,7 @@ func (p *phaseProgress) settle() {
 	}
 }
 
-// send sends what is done. mu must be held.
+// send sends a progress event with the current count. The caller holds p.mu.
 func (p *phaseProgress) send() {
 	var b edn.MapBuilder
 	b.Key("phase", edn.K(p.phase))

@@ -11,7 +11,7 @@ import (
 //go:embed schemas.edn
 var schemaText string
 
-// entries that inputs of a kind share.
+// sharedEntries holds the entries that the inputs of each kind have in common.
 var sharedEntries = map[string]edn.Value{
 	"common": edn.MustRead(`[
 		[:workspace {:optional true :unit :path :doc "the directory, or the id of a workspace; may be left out if there is one allowed root"} :string]
@@ -24,8 +24,8 @@ var sharedEntries = map[string]edn.Value{
 		[:path/b64 {:optional true :doc "a path that is not text, in base64url"} :string]]`),
 }
 
-// rootEntry is in every output, outEntries in all but those that equal states have in
-// common.
+// rootEntry is in every output. outEntries are in every output except those that must be equal for
+// equal states.
 var (
 	rootEntry  = edn.MustRead(`[[:root {:optional true :doc "node id of the root"} :string]]`)
 	seqEntry   = edn.MustRead(`[[:seq {:doc "transaction that was read"} [:int {:min 0}]]]`)
@@ -66,7 +66,7 @@ func schemasOf(text string) map[string]edn.Value {
 	return named
 }
 
-// frameEntries returns the entries of a frame, for outputs that are one.
+// frameEntries returns the entries of a frame, for outputs that consist of one frame.
 func frameEntries(named map[string]edn.Value) (list []edn.Value) {
 	for entry := range named["workspace/frame"].Elems() {
 		if entry.IsVector() {

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// opening is how an intent opens its workspace.
+// opening determines how an intent opens its workspace.
 type opening int
 
 const (
@@ -28,7 +28,7 @@ type intent struct {
 	// alsoNeeds returns further capabilities that an input needs; nil: none.
 	alsoNeeds func(in edn.Value) []agent.Capability
 	effects   []string
-	writes    bool // and is idempotent
+	writes    bool // writes intents are idempotent too
 	streams   bool
 	plans     bool
 	opens     opening
@@ -49,8 +49,7 @@ var (
 	either = []string{"db/read", "db/write"}
 )
 
-// latency is the typical duration of a call, by which the host orders
-// candidates.
+// latency is the typical duration of a call. The host orders candidates by it.
 func (i *intent) latency() time.Duration {
 	if i.streams {
 		return time.Second

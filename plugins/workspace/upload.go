@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxUploads is the number of files of which a workspace keeps parts: a comparison
+// maxUploads is the number of exports that a workspace can receive at the same time: a comparison
 // needs two.
 const maxUploads = 2
 
@@ -25,7 +25,7 @@ type uploads struct {
 // upload is one file. blob is the hash that its content must have.
 type upload struct {
 	blob string
-	file *os.File // has no name, so that it goes with the process
+	file *os.File // has no name, so it disappears with the process
 	size int64    // bytes that were received
 }
 

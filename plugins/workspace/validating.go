@@ -62,7 +62,7 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 			if report, err = store.Verify(ctx, at.data, check); err != nil {
 				return err
 			}
-			if err := store.MarkDamage(at.data, report); err != nil { // the report counts more
+			if err := store.MarkDamage(at.data, report); err != nil { // a failure must not hide the report
 				r.hub.log.Warn(err.Error(), "workspace", at.root)
 			}
 			return nil

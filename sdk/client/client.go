@@ -24,8 +24,8 @@ type Client struct {
 	base  string // URL without a slash at its end
 	token string // empty: no credentials
 
-	// admin has the token in place of the field token if the daemon is on this machine,
-	// at its admin socket, whose path is socket; else it is nil.
+	// admin holds the token of the daemon process and replaces token. It is nil unless the client
+	// calls an admin socket, whose path is socket.
 	admin  *adminToken
 	socket string
 }

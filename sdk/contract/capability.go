@@ -17,8 +17,8 @@ type Capability struct {
 	Intents []string
 	// CanProduce are the types of its answers: value, plan, stream.
 	CanProduce []string
-	// Effects are what a call changes or reads in the user's world; only "none"
-	// means that the call just computes an answer.
+	// Effects lists what a call changes or reads in the user's world; only "none" means that the
+	// call just computes an answer.
 	Effects []string
 	Tags    []string
 	// InSchema and OutSchema name the schemas of input and output.

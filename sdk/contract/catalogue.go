@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Outcome is what an error type implies for errors of one source: class,
-// retryability and HTTP status.
+// Outcome holds the class, retryability and HTTP status of an error type for errors of one source.
 type Outcome struct {
 	Class     Class
 	Retryable bool

@@ -79,8 +79,8 @@ func accessErrors() []Row {
 		row("db/not-configured", ClassFinal, SourceRequest, false, 503, "the daemon has no database for this", "configure one in ferment.hcl"),
 		row("admin/conflict", ClassFinal, SourceRequest, false, 409,
 			"a daemon, or a file or directory that exists, is in the way of the command", "the message says what is in the way"),
-		row("backup/invalid", ClassFinal, SourceRequest, false, 422, "the backup is not one, or is not what was written",
+		row("backup/invalid", ClassFinal, SourceRequest, false, 422, "the backup is damaged, or does not fit this program or its configuration",
 			"use another backup"),
-		row("backup/failed", ClassFinal, SourceHost, false, 500, "the backup could not be written", "look at the space and the rights of its directory"),
+		row("backup/failed", ClassFinal, SourceHost, false, 500, "the backup could not be written", "check the free space and the permissions of its directory"),
 	}
 }

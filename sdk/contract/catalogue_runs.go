@@ -50,7 +50,7 @@ func runErrors() []Row {
 			"the cursor is beyond the last event", "connect without the cursor"),
 		row("stream/gone", ClassFinal, SourceRequest, false, 410, "the events are no longer kept", "connect without the cursor"),
 		row("stream/too-many-subscribers", ClassFinal, SourceRequest, true, 429,
-			"the run has as many readers as it may have", "try again later"),
+			"the run has reached its limit of readers", "try again later"),
 
 		row("journal/unavailable", ClassFinal, SourceHost, true, 503,
 			"the journal cannot record",

@@ -181,8 +181,8 @@ type hand struct {
 	said chan string // its standard error, sent once
 }
 
-// answerGrace is how long the answer of a worker that has ended may stay unread:
-// on a busy machine with many workers the reader may have to wait.
+// answerGrace is the time for which the answer of a worker that has ended may stay unread: on a
+// busy machine with many workers the reader may have to wait.
 const answerGrace = 30 * time.Second
 
 func hire(self string) (*hand, error) {

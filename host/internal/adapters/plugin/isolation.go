@@ -16,10 +16,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Isolation is what an operator grants the processes of a plugin. A process
-// gets the intersection of it with the needs and effects that the plugin
-// declares; only ReadPaths, which include the files of a language runtime,
-// apply in full.
+// Isolation holds the rights that an operator grants to the processes of a plugin. A process gets
+// their intersection with the needs and effects that the plugin declares; only ReadPaths, which
+// include the files of a language runtime, apply in full.
 type Isolation struct {
 	// Level is empty if none is configured; then the strongest level that the machine supports
 	// applies.

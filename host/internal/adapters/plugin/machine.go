@@ -41,7 +41,7 @@ type machine struct {
 	after sequel // what follows the current stop
 }
 
-// sequel is what follows the stop of a process.
+// sequel is the transition to make after a process has stopped.
 type sequel struct {
 	to    State
 	cause Cause

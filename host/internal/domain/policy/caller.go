@@ -19,7 +19,7 @@ type Caller struct {
 	// Tenant is the name of its tenant; empty: the host itself. A caller with a tenant may
 	// not do operations that affect all tenants, whatever its roles are.
 	Tenant string
-	// Name is that of the principal, as in records. Rules do not use it.
+	// Name is the name of the principal, as in records. Rules do not use it.
 	Name string
 	// Also are the other principals on whose account an act goes on: the one that replays a
 	// run, or its owner with the roles that it has now. An access is permitted only if it is

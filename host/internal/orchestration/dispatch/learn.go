@@ -106,10 +106,10 @@ func (s *candidates) mayExplore() bool {
 	return s.repeatable(s.learning.order) && s.may.funds.Covers(2, s.learning.order)
 }
 
-// learn counts the outcome of an attempt for the dispatch policy :learned. It does not
-// count answers of people, plan answers and recorded attempts, nor those of shadow, grading
-// and replaying runs. An attempt that runs beside others is canceled unless it is the
-// fastest, so what is seen of it is not how often it passes: only a cascade counts.
+// learn counts the outcome of an attempt for the dispatch policy :learned. It counts only attempts
+// of a cascade: where attempts run concurrently, all but the fastest are canceled, so their
+// outcomes are biased. It does not count answers of people, plan answers and recorded attempts, nor
+// those of shadow, grading and replaying runs.
 func (s *candidates) learn(a *attempt, pass bool) {
 	l, n := &s.learning, s.n
 	if n.w.Policy.Learned == nil || n.w.Policy.Strategy != policy.Cascade || n.d.Learned == nil || a.past != nil ||

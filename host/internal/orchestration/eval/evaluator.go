@@ -146,8 +146,8 @@ func RoutePath() []edn.Value { return []edn.Value{edn.Text("route")} }
 // Place is the place of a host call in its run, or of the plan that calls a
 // router.
 type Place struct {
-	// Path is that of the parent call with "h<n>" appended, or RoutePath, Node the
-	// id of its node.
+	// Path is the path of the parent call with "h<n>" appended, or RoutePath; Node is the id of its
+	// node.
 	Path []edn.Value
 	Node string
 	// CapID is the capability that makes the host call.

@@ -22,11 +22,11 @@ func (s *scope) past(path edn.Value) *journal.Place {
 	return s.history.At(path)
 }
 
-// recall gives a node the value whose commit is recorded, and reports whether
-// there is one (JRN-040). Nodes that only compute do so again. So do all nodes of a
-// replay, which compares them, and the node of an act without a plan: the response needs
-// more than its value. Both need the capabilities that were called; if the configuration
-// no longer has one, the recorded value is used.
+// recall gives a node its recorded committed value, and reports whether there is one (JRN-040). It
+// does not recall a let or an emit, which only compute. Nor does it recall any node of a replay,
+// which compares the values, or the node of an act without a plan, whose response needs more than
+// the value; but if the configuration no longer has a capability that was called, it recalls these
+// too.
 func (s *scope) recall(i int, e *ended) bool {
 	n, past := s.node(i), s.past(e.path)
 	switch {

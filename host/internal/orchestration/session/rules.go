@@ -154,9 +154,9 @@ func (r *Rules) class(key string) (name string, c Class) {
 	return name, r.Classes[name]
 }
 
-// expiry returns the time at which a variable that is written now expires; zero: never.
-// ttl is that of the request; 0 selects the default of the class. If that is 0 too, the
-// variable never expires, even if the class has a MaxTTL.
+// expiry returns the time at which a variable that is written now expires; zero: never. ttl comes
+// from the request; 0 selects the default of the class. If that is 0 too, the variable never
+// expires, even if the class has a MaxTTL.
 func (r *Rules) expiry(key string, ttl time.Duration, now time.Time) time.Time {
 	_, c := r.class(key)
 	if ttl == 0 {

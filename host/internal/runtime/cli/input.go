@@ -61,7 +61,7 @@ func (c *command) openFile(name string, accept func(head []byte) error) (*os.Fil
 	})
 }
 
-// headBytes is how many bytes of a file decide whether it is copied.
+// headBytes is the number of bytes of a file that decide whether it is copied.
 const headBytes = 64
 
 // copied returns a file without a name that has the content of a reader.

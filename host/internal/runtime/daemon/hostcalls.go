@@ -58,7 +58,7 @@ func accounts(parent dispatch.Call) []policy.Caller {
 	return out
 }
 
-// perform executes a request that within has bounded.
+// perform executes a request as an act. bounded is the request as returned by within.
 func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, bounded edn.Value, behalf dispatch.Behalf) (edn.Value, error) {
 	parent := c.Parent
 	a := act.Act{

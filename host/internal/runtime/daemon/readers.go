@@ -23,8 +23,8 @@ type audience struct {
 	timer    *time.Timer // runs while there is no reader
 }
 
-// need makes abandon be called when the run has had no reader for patience. The caller must call
-// over when the run has ended.
+// need calls abandon when the run has had no reader for patience. The caller must call over when
+// the run has ended.
 func (r *readers) need(run string, patience func() time.Duration, abandon func()) {
 	r.change(run, func(a *audience) { a.abandon, a.patience = abandon, patience })
 }

@@ -194,7 +194,7 @@ func (r *runs) attending(ctx context.Context, run *act.Run) (_ context.Context, 
 	}
 }
 
-// needReaders makes a run be canceled when it has had no reader for http.stream_orphan_ttl.
+// needReaders cancels a run when it has had no reader for http.stream_orphan_ttl.
 func (h *Host) needReaders(run *act.Run) {
 	patience := func() time.Duration { return h.runs.now().loaded.HTTP.OrphanTTL }
 	h.runs.readers.need(run.ID(), patience, func() {

@@ -42,7 +42,7 @@ func (d *Daemon) watch(ctx context.Context) {
 		if now == seen || !settled {
 			continue
 		}
-		_, _ = d.Reload(ctx, "a file changed") // the log has what came of it
+		_, _ = d.Reload(ctx, "a file changed") // Reload logs its outcome
 		last = watched(d.loaded())
 		seen = last
 	}

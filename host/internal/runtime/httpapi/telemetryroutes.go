@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The operations of the routes of telemetry.
+// Operations that a caller needs for the routes of metrics and counters.
 const (
 	OpReadMetrics Operation = policy.ReadMetrics
 	OpReadDiag    Operation = policy.ReadDiag

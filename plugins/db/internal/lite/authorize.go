@@ -21,9 +21,8 @@ const (
 // effectsTable is a table that the statements of calls must not change.
 const effectsTable = result.EffectsTable
 
-// action is what a statement would do: the code of SQLite, the first two names
-// that belong to it (mostly a table, an index or a function), and whether a
-// trigger or a view does it.
+// action is an operation of a statement: its SQLite code, and the first two names that belong to it
+// (mostly a table, an index or a function).
 type action struct {
 	code   int32
 	first  string

@@ -2,7 +2,8 @@ package failure
 
 import "regexp"
 
-// wording is what the bodies of a failure have in common, for servers whose status does not show it.
+// wording is the common wording of the bodies of a failure, for servers whose status does not show
+// it.
 type wording struct {
 	row   Row
 	codes []string // parts of codes

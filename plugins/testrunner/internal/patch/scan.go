@@ -128,8 +128,8 @@ func (s *scanner) refuse(reason string) *Refusal {
 	return &Refusal{File: s.file, Hunk: s.hunk, Line: s.at + 1, Reason: "the hunk " + reason}
 }
 
-// gitHeader records the name of the file and, without strip, prefixes names
-// with the directory that the library will remove.
+// gitHeader returns a line of a Git header in its uniform form: if strip is 0, it adds the
+// directory that the library will remove from the name. It also records the name of the file.
 func (s *scanner) gitHeader(line string) string {
 	if !strings.HasPrefix(line, "--- ") && !strings.HasPrefix(line, "+++ ") {
 		return line

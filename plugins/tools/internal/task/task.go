@@ -25,7 +25,7 @@ type Task struct {
 	Secrets map[string]web.Secret
 	CAFile  string
 
-	// place is where a file tool works, makeDirs whether it may create the
+	// place is the location at which a file tool works, and makeDirs permits it to create the
 	// directory; permit sets both.
 	place    effects.Place
 	makeDirs bool
@@ -80,7 +80,7 @@ func (t *Task) call() edn.Value {
 	return edn.MustMap(edn.K("input"), t.Input, edn.K("key"), edn.Text(t.Key), edn.K("secrets"), secrets.Map())
 }
 
-// taskFrom parses the rules.
+// taskFrom parses the map that rules returns.
 func taskFrom(v edn.Value) (*Task, error) {
 	t := &Task{Strict: v.Key("strict?").Truthy(), makeDirs: v.Key("mkdirs?").Truthy()}
 	name, _ := v.Key("tool").AsKeyword()

@@ -91,7 +91,7 @@ var (
 	principals = regexp.MustCompile(`^(local|anonymous|uid/(0|[1-9][0-9]*)|user/[1-9][0-9]*|oidc/[^/\s]+/[!-~]+)$`)
 )
 
-// principalForms are what principals matches.
+// principalForms describes the patterns that principals matches.
 const principalForms = "expected user/N for an account, such as user/3 (see `ferment user list`), " +
 	"oidc/NAME/SUBJECT for the owner of a token of an issuer, uid/N for commands through a daemon, " +
 	"local for commands without one, or anonymous"

@@ -209,7 +209,7 @@ func (s Settings) refuse(j *job) error {
 		WithOp("generate", store.Shown(j.item.Path)).WithDetail("pattern", edn.Text(pattern))
 }
 
-// sendable returns the frames that may be sent.
+// sendable returns the frames whose paths no pattern of NeverSend matches.
 func (s Settings) sendable(children []store.Child) []store.Child {
 	return slices.DeleteFunc(slices.Clone(children), func(c store.Child) bool { return s.denied(c.Path, c.Mode) != "" })
 }

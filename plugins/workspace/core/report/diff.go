@@ -113,8 +113,8 @@ type Renamed struct {
 	To   store.ShownPath `edn:"to"`
 }
 
-// FrameDiff are the frames and heads that differ. Pairs are of path and type, of heads
-// that both states have.
+// FrameDiff holds the frames and heads that differ. An entry of Stale, Invalidated, Refreshed or
+// Deleted is the pair of path and type of a head that both states have.
 type FrameDiff struct {
 	Added       []FrameAt   `edn:"added,omitempty"`
 	Removed     []FrameAt   `edn:"removed,omitempty"`
@@ -254,8 +254,8 @@ func (d *differ) nodes() {
 
 func isFile(n *tree.Node) bool { return n != nil && n.Mode != id.Dir }
 
-// maxSources is how many files of equal content are tried as the source of a
-// rename, as git does.
+// maxSources is the maximum number of files of equal content that are tried as the source of a
+// rename, as in git.
 const maxSources = 100
 
 // renames pairs removed with added files as git does for exact renames: for each

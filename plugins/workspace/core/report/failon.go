@@ -101,7 +101,7 @@ type Judged struct {
 	Percent *float64 `edn:"pct,omitempty"`
 }
 
-// shownPaths is how many paths a condition names.
+// shownPaths is the maximum number of paths in a condition.
 const shownPaths = 100
 
 // finding is a statement of a report about a path or the store.

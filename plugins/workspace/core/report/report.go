@@ -16,7 +16,7 @@ import (
 // Sections are the names of the sections of a report.
 var Sections = []string{"coverage", "states", "origins", "authored-stale", "models", "directories", "validation"}
 
-// largest is how many directories a report names.
+// largest is the maximum number of directories in a report.
 const largest = 10
 
 // Request determines the content of a report.

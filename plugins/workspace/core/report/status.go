@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// topPaths is how many directories a status names.
+// topPaths is the maximum number of directories in a status.
 const topPaths = 10
 
 // Counts are numbers by name. As EDN the names are keywords.

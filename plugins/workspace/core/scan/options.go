@@ -103,7 +103,7 @@ type Result struct {
 	Inexact []git.Inexact
 	// IgnoreDigest identifies the ignore rules that applied.
 	IgnoreDigest id.ID
-	// Inode is that of the root directory, 0 if it is not known.
+	// Inode is the inode of the root directory, 0 if it is not known.
 	Inode uint64
 
 	ruleFiles map[string]ruleFile // by path; nil in a result from a stat cache

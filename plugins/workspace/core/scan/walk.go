@@ -90,7 +90,7 @@ type walker struct {
 	examined map[examined]bool
 }
 
-// examined is what a partial scan did at a path.
+// examined names a part of a path that a partial scan examined.
 type examined struct {
 	path string
 	part byte

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
 
-// purge is what a compaction drops.
+// purge lists the data that a compaction drops.
 type purge struct {
 	frames   int // that lose their text
 	bytes    int64

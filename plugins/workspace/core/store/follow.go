@@ -61,7 +61,7 @@ func (s *Store) unusable(ctx context.Context, dir string, cause error) error {
 // Follows reports whether the store was opened by Follow.
 func (s *Store) Follows() bool { return s.follows }
 
-// otherWrites is why a process may not write.
+// otherWrites is the message for a store that another process writes.
 const otherWrites = "another process works on the workspace"
 
 func locked(path, why string) *contract.Error {

@@ -49,8 +49,8 @@ type Store struct {
 	log     *log.Log
 	index   *index
 	damage  *log.Damage
-	// tree is that of the last transaction that put one, nil if it was not read
-	// yet. Only the writer uses it.
+	// tree is the tree of the last transaction that put one, nil if it was not read yet. Only the
+	// writer uses it.
 	tree *tree.Tree
 	// saved is the stat cache of the last process until LoadCache returns it.
 	saved *scan.Result
@@ -372,7 +372,7 @@ func (s *Store) Damage() error {
 	return readMark(s.dir)
 }
 
-// closeGrace is how long Close lets a running transaction finish.
+// closeGrace is the time that Close gives a running transaction to finish.
 const closeGrace = 5 * time.Second
 
 // Close finishes the running transaction, seals the store and releases its

@@ -216,10 +216,9 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 	return from, nil
 }
 
-// HeadsOf returns the heads of a node, sorted by type. If the node was named by
-// its id, they are the heads of exactly that state; if it was named by its path,
-// each is that of the current state or of the latest earlier state that has one
-// (WS-071).
+// HeadsOf returns the heads of a node, sorted by type. If the node was named by its id, they are
+// the heads of exactly that state. If it was named by its path, each head is from the current state
+// or from the latest earlier state that has one (WS-071).
 func (v *Snapshot) HeadsOf(ctx context.Context, n *Found) ([]Head, error) {
 	r := v.frames()
 	tops, err := r.topsOf(ctx, n)

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 )
 
-// salvage is what can be saved of a damaged log.
+// salvage is the part of a damaged log that can be saved.
 type salvage struct {
 	*repairer
 	end log.Checkpoint

@@ -73,9 +73,9 @@ type Selection struct {
 	Children Word   `edn:"children"`
 	OnStale  Word   `edn:"on-stale"`
 	Binds    Word   `edn:"binds"`
-	// Bound is what the basis holds of each frame if Binds is BindsInputs: name, kind
-	// and content, and what else the policy reads. It is a part of the digest of a
-	// policy, so a frame whose recipe lacks it is stale.
+	// Bound lists the parts of each frame that the basis holds if Binds is BindsInputs: name, kind
+	// and content, and whatever else the policy reads. It is a part of the digest of a policy, so a
+	// frame whose recipe lacks it is stale.
 	Bound []Word `edn:"bound,omitempty"`
 }
 

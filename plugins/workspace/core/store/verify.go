@@ -61,8 +61,8 @@ type validator struct {
 	who    Identity
 	scheme id.Scheme
 	text   []byte // of workspace.edn; nil if it cannot be found out
-	// index is what the replay is compared with, at the checkpoint at; nil if it
-	// cannot be read. Its damage was reported then.
+	// index is the index to compare the replay with, at the checkpoint at; nil if it cannot be
+	// read, in which case its damage has been reported.
 	index querier
 	at    log.Checkpoint
 	end   log.Checkpoint

@@ -20,7 +20,7 @@ type Frame struct {
 	BasisID     id.ID       `edn:"basis/id"`
 	Basis       []edn.Value `edn:"basis"`
 	Recipe      edn.Value   `edn:"recipe"`
-	// State is that of a head; other frames have none.
+	// State is the state of a head; other frames have none.
 	State       Keyword   `edn:"state,omitempty"`
 	Content     id.ID     `edn:"content/id"`
 	ContentType string    `edn:"content/type,omitempty"`

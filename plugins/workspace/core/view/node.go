@@ -42,7 +42,7 @@ type Record struct {
 	Parent   *id.ID  `edn:"parent,omitempty"`
 	FrameSet *id.ID  `edn:"frame-set/root,omitempty"`
 	Lineage  Lineage `edn:"lineage"`
-	// TombstonedAt is when the path was deleted by a request.
+	// TombstonedAt is the time at which a request deleted the path.
 	TombstonedAt *time.Time `edn:"tombstoned-at,omitempty"`
 }
 

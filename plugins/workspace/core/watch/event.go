@@ -43,7 +43,7 @@ type Event struct {
 	// Degraded.
 	Polled int
 	Err    error // for Error, OnChange, RootLost, and a failed Regenerated
-	// Report is what SubscribeOptions.Regenerate returned.
+	// Report is the result of SubscribeOptions.Regenerate.
 	Report any
 }
 

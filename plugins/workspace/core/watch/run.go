@@ -139,7 +139,8 @@ func (r *run) next() error {
 	return r.handle(b)
 }
 
-// settle waits until no event came for the debounce, then for the batch.
+// settle waits until no event has come for the debounce, but at most maxQuiet times the debounce, and
+// then for the batch.
 func (r *run) settle() error {
 	end := r.o.Clock.Now().Add(maxQuiet * r.o.Debounce)
 	for {

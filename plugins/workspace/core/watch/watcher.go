@@ -27,7 +27,7 @@ type Options struct {
 	Clock Clock // of the system
 }
 
-// maxQuiet is how often the debounce may begin again while changes go on.
+// maxQuiet limits the time for which continuing changes extend the debounce, as a multiple of it.
 const maxQuiet = 10
 
 func (o Options) withDefaults() Options {

@@ -29,7 +29,7 @@ type Observation struct {
 // Choice is the preference of a judge between two answers shown in one order.
 type Choice int8
 
-// The choices: the answer shown second, none of the two, or the answer shown first.
+// The choices: the answer shown second, neither of the two, or the answer shown first.
 const (
 	Second Choice = iota - 1
 	Neither

@@ -57,8 +57,8 @@ func (w Weight) reason(s Standing) string {
 	return w.Reason
 }
 
-// Grader is what gave a grade. The zero value of a field, and an empty model, is unknown and
-// matches every calibration.
+// Grader identifies the source of a grade. The zero value of a field, and an empty model, is
+// unknown and matches every calibration.
 type Grader struct {
 	CapID, Key string
 	// Models gave the votes, as their servers name them.

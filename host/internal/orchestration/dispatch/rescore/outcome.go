@@ -19,7 +19,8 @@ type Outcome struct {
 	Record calibration.Record
 	Before *calibration.Record // nil without an earlier record
 	Spent  Spending
-	// Unreadable is why the earlier record could not be read; it was replaced.
+	// Unreadable is the error with which the earlier record could not be read; that record was
+	// replaced.
 	Unreadable error
 
 	byOther bool // another process measured the judge in the meantime; Record is its record

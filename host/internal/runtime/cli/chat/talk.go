@@ -332,7 +332,7 @@ func (t *Talk) ask(ctx context.Context, intent string, in edn.MapBuilder, show f
 	return response.Key("result").Key("out"), nil
 }
 
-// hearing is what the events of a run report about its answer.
+// hearing collects the data about the answer from the events of a run.
 type hearing struct {
 	show  func(Event)
 	run   string

@@ -268,8 +268,8 @@ var contextVerbs = []verb{
 	{
 		words: "context diff", use: "A [B]", short: "compare two states of a workspace",
 		long: "diff compares two states: numbers of transactions, names of snapshots, files of exports, or current (the\n" +
-			"default of B). A file is written with a slash, such as ./context.frm. What an export leaves out is no\n" +
-			"difference. With --exit-code it exits with 1 if they differ.",
+			"default of B). A file is written with a slash, such as ./context.frm. Entries that an\n" +
+			"export leaves out are not differences. With --exit-code the exit code is 1 if the states differ.",
 		examples: []string{"2 current", "run-17 --content", "run-17 --path src --exit-code", "./context.frm"},
 		takes:    [2]int{1, 2}, args: compared, agent: reader, takesLong: true,
 		flags: []flag{

@@ -243,7 +243,7 @@ func (m *meter) try() function.Function {
 					}
 					return v, nil
 				}
-				last = fmt.Errorf("no expression could be evaluated; the last: %s", syntax.Sentence(diags[0]))
+				last = fmt.Errorf("no expression could be evaluated; the last error: %s", syntax.Sentence(diags[0]))
 			}
 			return cty.NilVal, last
 		},

@@ -121,7 +121,7 @@ var authBlock = Block{
 			},
 			{
 				Name: "refresh", Type: dur(time.Second, time.Hour), Default: `"5m"`, Reload: ReloadUse, Serves: "AUTH-004",
-				Doc: "shortest time between two writes of the use of a token; less than idle_ttl",
+				Doc: "shortest time between two updates of the stored last use of a token; less than idle_ttl",
 			},
 		}},
 		{Name: "browser", Doc: "logins of browsers with a password, which a cookie keeps", Attrs: []Attr{

@@ -8,8 +8,8 @@ func budgetAttrs(scope string) []Attr {
 	attrs := []Attr{
 		{
 			Name: "max_tokens", Type: count, Reload: ReloadUse, Serves: "ENV-016",
-			Doc: "maximum number of output tokens of one attempt; those that a reasoning model may use in addition are " +
-				"reserved with them",
+			Doc: "maximum number of output tokens of one attempt; tokens that a reasoning model may use in addition are " +
+				"also reserved",
 		},
 		{
 			Name: "max_tokens_in", Type: count, Reload: ReloadUse, Serves: "BUD-001",
