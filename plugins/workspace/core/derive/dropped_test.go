@@ -153,3 +153,31 @@ func TestRestoreDroppedText(t *testing.T) {
 	state, _ = w.state("d", "t")
 	assert.Equal(t, store.Fresh, state)
 }
+
+// WS-097, WS-175: a new file below a deleted directory does not block the directories above,
+// since the frames of a deleted directory are used in no other one.
+func TestNewFileBelowDeletedDirectory(t *testing.T) {
+	w := newWorld(t, map[string]string{"s/1": "one", "b": "two"})
+	w.whole(nil, store.BindsNode)
+	_, err := w.store.Update(background, "tester", func(tx *store.Tx) error { _, err := tx.Delete("s"); return err })
+	require.NoError(t, err)
+	w.regenerate("")
+	w.edit("s/2", "three")
+	w.note("s/2", "t", "about three")
+	for _, missing := range []bool{false, true} {
+		for _, item := range w.regenerate("", func(r *RegenerateRequest) { r.CreateMissing = missing }).Items {
+			require.Nil(t, item.Err, item.Path)
+		}
+	}
+	w.synthesize("", "t")
+	w.synthesize("", "t", build)
+	text, state := w.text("", "t")
+	assert.Equal(t, string(store.Fresh), state)
+	assert.NotContains(t, text, "three")
+	_, err = w.store.Update(background, "tester", func(tx *store.Tx) error { _, err := tx.Restore("s"); return err })
+	require.NoError(t, err)
+	w.regenerate("")
+	w.synthesize("", "t", build)
+	text, _ = w.text("", "t")
+	assert.Contains(t, text, "three")
+}

@@ -37,7 +37,8 @@ type Path struct {
 }
 
 // Collect reads the state of a path and everything below it; the root is the
-// empty path. The path must be in the tree.
+// empty path. Another path must be in the tree; the root may be deleted, so that the
+// state of a store can be read then too.
 func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error) {
 	f := &Facts{Seq: s.Seq(), Part: part}
 	var err error
@@ -47,7 +48,7 @@ func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error
 	if f.Tree, err = s.Tree(ctx); err != nil || f.Tree == nil {
 		return f, err
 	}
-	if _, err := s.Resolve(ctx, store.Ref{Path: part}, false); err != nil {
+	if _, err := s.Resolve(ctx, store.Ref{Path: part}, part == ""); err != nil {
 		return nil, view.OrRead(err, "read an earlier state with :as-of")
 	}
 	if f.StateRoot, err = s.StateRoot(ctx); err != nil {

@@ -243,6 +243,27 @@ func TestStatus(t *testing.T) {
 	assert.Nil(t, StatusOf(f, StatusRequest{}).Breakdown)
 }
 
+// WS-173, WS-175: a workspace whose root is deleted has a status, a report and a graph.
+func TestDeletedRoot(t *testing.T) {
+	w := example(t, 1)
+	_, err := w.Update(background, "tester", func(tx *store.Tx) error { _, err := tx.Delete(""); return err })
+	require.NoError(t, err)
+	f := collect(t, w)
+	assert.Empty(t, f.Paths)
+	heads := len(f.Gone)
+	assert.Positive(t, heads)
+	assert.Equal(t, Counts{"deleted": heads}, StatusOf(f, StatusRequest{Breakdown: true, Coverage: true}).Heads)
+	r, err := New(f, Request{})
+	require.NoError(t, err)
+	assert.NotEmpty(t, r.Markdown())
+	assert.NotPanics(t, func() { graphOf(f) })
+	w.Read(func(s *store.Snapshot) error {
+		_, err := Collect(background, s, "src")
+		require.ErrorIs(t, err, contract.OfType("node/deleted"), "a part of it is still refused")
+		return nil
+	})
+}
+
 // WS-118, WS-193: marked heads are counted, listed by differences, drawn, and meet the
 // conditions stale and invalid; deleted paths miss nothing.
 func TestMarkedAndDeleted(t *testing.T) {

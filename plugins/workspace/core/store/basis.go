@@ -261,8 +261,8 @@ func (v *Snapshot) DirectoryAbove(ctx context.Context, path string) (string, err
 	return "", nil
 }
 
-// NotReady returns the directories in dir that have frames of the selection's
-// type below them but are not in ready.
+// NotReady returns the directories in dir that are in the tree and have frames of the
+// selection's type below them but are not in ready.
 func (v *Snapshot) NotReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) ([]string, error) {
 	list, err := v.frames().notReady(ctx, dir, sel, ready)
 	return list, readError(err)

@@ -261,8 +261,8 @@ func (s Selection) narrow(tops []*top) (list []*top) {
 	return list
 }
 
-// notReady returns the directories in dir that have frames of the type below
-// them but are not in ready.
+// notReady returns the directories in dir that are in the tree and have frames of the
+// type below them but are not in ready.
 func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) (list []string, err error) {
 	prefix := prefixOf(dir)
 	frameType := sel.Type
@@ -277,6 +277,13 @@ func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready 
 		name, _, _ := strings.Cut(strings.TrimPrefix(found, prefix), "/")
 		child := prefix + name
 		if ready[child] {
+			continue
+		}
+		now, err := r.current(ctx, child)
+		if err != nil {
+			return nil, err
+		}
+		if now == nil { // deleted, and something below it was added later
 			continue
 		}
 		below, err := r.hasBelow(ctx, child, frameType)
