@@ -57,7 +57,7 @@ type figures struct {
 	Ratio float64 `json:"ratio,omitempty"`
 	Must  string  `json:"must,omitempty"`
 	Aim   float64 `json:"aim,omitempty"`
-	Holds bool    `json:"holds"` // true if there is no goal
+	Holds bool    `json:"holds"` // whether Ratio meets the goal; also true without a goal
 }
 
 // writeDocument writes the rows as JSON.

@@ -208,15 +208,16 @@ func (c *Client) openWith(ctx context.Context, q request, token string) (*http.R
 		return nil, contract.Errorf("runtime/not-ready", "reach the daemon at the socket %s: %w", c.socket, op.Err).
 			WithHint("check whether the daemon runs; \"ferment serve\" starts it")
 	}
-	if errors.As(err, &certificate) {
-		return nil, contract.Errorf("runtime/not-ready", "reach the daemon at %s: %w", c.base, errors.Unwrap(err)).
-			WithHint("check the URL; for a private authority set SSL_CERT_FILE to a file with its certificate")
+	hint := ""
+	switch {
+	case errors.As(err, &certificate):
+		hint = "check the URL; for a private authority set SSL_CERT_FILE to a file with its certificate"
+	case errors.As(err, &op) && op.Op == "dial":
+		hint = "check the URL, and whether the daemon runs"
+	default:
+		return nil, broken("the daemon sent no response")
 	}
-	if errors.As(err, &op) && op.Op == "dial" {
-		return nil, contract.Errorf("runtime/not-ready", "reach the daemon at %s: %w", c.base, errors.Unwrap(err)).
-			WithHint("check the URL, and whether the daemon runs")
-	}
-	return nil, broken("the daemon sent no response")
+	return nil, contract.Errorf("runtime/not-ready", "reach the daemon at %s: %w", c.base, errors.Unwrap(err)).WithHint(hint)
 }
 
 // readAll reads the body of a response.

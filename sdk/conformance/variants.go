@@ -79,8 +79,8 @@ func edges(v edn.Value) []edn.Value {
 	switch v.Kind() {
 	case edn.KindString:
 		text, _ := v.AsString()
-		return append([]edn.Value{edn.Text(""), edn.Text(" "), edn.Text("7 ż🐝"), edn.Text("a\tb\nc"), edn.Text("\"\\\x00\x7f"),
-			edn.Text(text + " more")}, near(v)...)
+		return append([]edn.Value{edn.Text(""), edn.Text(" "), edn.Text("7 ż🐝"), edn.Text("a\tb\nc"),
+			edn.Text("\"\\\x00\x7f"), edn.Text(text + " more")}, near(v)...)
 	case edn.KindInt:
 		n, _ := v.AsInt()
 		return []edn.Value{edn.Int(0), edn.Int(n + 1), edn.Int(n + 2)}

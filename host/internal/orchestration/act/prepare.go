@@ -232,12 +232,20 @@ func (f *flight) planEnv() plan.Env {
 // or the node of an act without a plan is done. The configuration need not have what its
 // nodes name.
 func (f *flight) answersFromRecords() bool {
+	begun := f.recordedPlan()
+	return begun != nil && (f.replay || begun.Source == sourceIntent && f.past.Done([]edn.Value{edn.Int(0)}))
+}
+
+// recordedPlan returns the plan that the run recorded when it began; nil: there is none, or the act is
+// inside of another one.
+func (f *flight) recordedPlan() *journal.PlanResolved {
 	if f.past == nil || f.inside != nil {
-		return false
+		return nil
 	}
-	begun := f.past.At(edn.Vector())
-	return begun != nil && begun.Plan != nil &&
-		(f.replay || begun.Plan.Source == sourceIntent && f.past.Done([]edn.Value{edn.Int(0)}))
+	if root := f.past.At(edn.Vector()); root != nil {
+		return root.Plan
+	}
+	return nil
 }
 
 // done returns the nodes that need no check, because their end is recorded; nil: all

@@ -288,11 +288,8 @@ func (f *flight) obey(d routing.Decision, bounds *routing.Bounds) *contract.Erro
 // decided reports whether the decision of the router is recorded as one that applies to the act. A
 // resumed or replayed run keeps it, also if the configuration or the rules for decisions have changed.
 func (f *flight) decided() bool {
-	if f.past == nil || f.inside != nil {
-		return false
-	}
-	begun := f.past.At(edn.Vector())
-	return begun != nil && begun.Plan != nil && begun.Plan.Route.Key("outcome").Equal(edn.K(routeDecided))
+	begun := f.recordedPlan()
+	return begun != nil && begun.Route.Key("outcome").Equal(edn.K(routeDecided))
 }
 
 // knownChecks rejects a decision that names an unknown check.

@@ -41,11 +41,11 @@ func (f *flight) template() (*plan.Plan, *contract.Error) {
 	if f.inside != nil || f.act.Stack != nil || f.request.CapID != "" {
 		return nil, nil
 	}
-	if begun := f.past.At(edn.Vector()); !f.replay && begun != nil && begun.Plan != nil {
-		if begun.Plan.Source != sourceTemplate {
+	if begun := f.recordedPlan(); !f.replay && begun != nil {
+		if begun.Source != sourceTemplate {
 			return nil, nil
 		}
-		return f.recordedTemplate(begun.Plan)
+		return f.recordedTemplate(begun)
 	}
 	return f.service.templates[f.request.Intent], nil
 }
@@ -106,6 +106,7 @@ func (f *flight) unroutable() *contract.Error {
 	if f.route.Closed {
 		return why
 	}
-	f.warnings = append(f.warnings, edn.MustMap(edn.K("type"), edn.K(why.Type), edn.K("message"), edn.Text(why.Message)))
+	f.warnings = append(f.warnings,
+		edn.MustMap(edn.K("type"), edn.K(why.Type), edn.K("message"), edn.Text(why.Message)))
 	return nil
 }

@@ -69,6 +69,7 @@ func TestModelsAreCleaned(t *testing.T) {
 		"code says enough":            {answer: `{:text "" :code "x"}`, want: `{:code "x" :text ""}`},
 		"an unrequested call":         {answer: `{:text "<tool_call>{\"name\":\"fs/read\"}</tool_call>"}`, fails: "format/drift"},
 		"a call that is offered":      {answer: `{:text "Let me see. <tool_call>{\"name\":\"fs_read\",\"arguments\":{\"path\":\"a\"}}</tool_call>"}`, input: tools, want: `{:text "Let me see." :tool/calls [{:id "1r0ir9pme" :args {:path "a"} :tool/id :fs/read}]}`},
+		"a call that is quoted":       {answer: `{:text "It says <tool_call>{\"name\":\"fs_read\",\"arguments\":{}}</tool_call>, but no."}`, input: tools, fails: "format/drift"},
 		"a call of another tool":      {answer: `{:text "{\"tool_calls\":[{\"name\":\"rm\"}]}"}`, input: tools, fails: "format/drift"},
 		"a call that is none":         {answer: `{:text "<tool_call>later</tool_call>"}`, input: tools, fails: "format/drift"},
 		"a call in a fence":           {answer: `{:text "` + "```\\n<tool_call>\\n```" + `"}`, want: `{:text "` + "```\\n<tool_call>\\n```" + `"}`},

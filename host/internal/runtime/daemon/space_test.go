@@ -177,8 +177,8 @@ func TestChangeLines(t *testing.T) {
 	assert.Contains(t, lines[maxChangeLines], "3")
 }
 
-// OPS-002: a new data directory is no part of a repository around it; one that was there before
-// belongs to its owner.
+// OPS-002: a data directory that the host creates is ignored by a repository around it. In an
+// existing one the host writes no .gitignore.
 func TestNewDataDirIsIgnored(t *testing.T) {
 	fresh, given := filepath.Join(t.TempDir(), "a", "var"), t.TempDir()
 	require.NoError(t, os.Chmod(given, 0o700))

@@ -94,7 +94,8 @@ func (x *exchange) once(
 	case known.Status == 0:
 		return formAdmin.failure(contract.Errorf("effects/outcome-unknown",
 			"%s with this idempotency key has begun and has no answer: its daemon ended before, or another host of the database executes it", a.Operation()).
-			WithHint("check whether it took effect; if not, and if no host executes it, send it again with another key")), keyRefused
+			WithHint("check whether it took effect; if not, and if no host executes it, " +
+				"send it again with another key")), keyRefused
 	default:
 		x.replayed()
 		return reply{status: known.Status, body: known.Body, err: failureIn(known.Body)}, keyReplayed

@@ -86,8 +86,8 @@ func (b *builder) routesPlan(s *decode.Section, name string, at decode.Value) {
 			b.Report.Add(diag.Diagnostic{
 				Type:     "config/unused",
 				Severity: diag.SeverityWarning,
-				Message: fmt.Sprintf("meta_intents names %s, which has a plan: a router is only asked if the request names a capability",
-					diag.Quote(name)),
+				Message: fmt.Sprintf("meta_intents names %s, which has a plan: "+
+					"a router is only asked if the request names a capability", diag.Quote(name)),
 				Range: at.At,
 				Path:  append(slices.Clone(s.Node.Path), "meta_intents"),
 				Hint:  "leave it out of meta_intents, or give the intent no plan",
