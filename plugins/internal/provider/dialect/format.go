@@ -35,7 +35,7 @@ func formats() map[Name]format {
 			encode: encodeOpenAI,
 			decoder: func(p Preset) Decoder {
 				usage := usageReader{under: p.UsageUnder, total: p.UsageTotal}
-				return newRepeating(&openAIDecoder{preset: p, usage: usage, calls: map[int]*chat.RawCall{}}, "content")
+				return newRepeating(&openAIDecoder{preset: p, usage: usage, calls: map[int]*chat.RawCall{}}, "content", nil)
 			},
 			splitter: events, media: eventStream, asksUsage: true, also: Responses,
 			embedPath: "/embeddings", embedFields: floats,
@@ -47,8 +47,11 @@ func formats() map[Name]format {
 			embedPath: "/embeddings", embedFields: floats,
 		},
 		Anthropic: {
-			encode:   func(_ Preset, r *chat.Request) *encoding { return encodeAnthropic(r) },
-			decoder:  func(Preset) Decoder { return newRepeating(&anthropicDecoder{blocks: map[int]string{}}, "text") },
+			encode: func(_ Preset, r *chat.Request) *encoding { return encodeAnthropic(r) },
+			decoder: func(Preset) Decoder {
+				d := &anthropicDecoder{blocks: map[int]string{}}
+				return newRepeating(d, "text", func() int { return len(d.blocks) })
+			},
 			splitter: events, media: eventStream,
 		},
 		Ollama: {

@@ -12,13 +12,14 @@ import (
 // the previous event instead of parsing them. All other events go to the Decoder.
 type repeating struct {
 	Decoder
-	key            []byte // of the field with the text, with quotes and colon
-	index          int    // of the block that the text belongs to
-	before, behind []byte // nil if the next event must be parsed
+	begun          func() int // the number of blocks that the Decoder saw begin; nil if it counts none
+	key            []byte     // of the field with the text, with quotes and colon
+	index          int        // of the block that the text belongs to
+	before, behind []byte     // nil if the next event must be parsed
 }
 
-func newRepeating(d Decoder, key string) Decoder {
-	return &repeating{Decoder: d, key: []byte(`"` + key + `":`)}
+func newRepeating(d Decoder, key string, begun func() int) Decoder {
+	return &repeating{Decoder: d, key: []byte(`"` + key + `":`), begun: begun}
 }
 
 func (r *repeating) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
@@ -27,9 +28,9 @@ func (r *repeating) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) 
 		return said(r.index, spoken{text: text}, into), nil
 	}
 	r.before = nil // the event may change how the Decoder decodes the next one
-	before := stateOf(into)
+	before := r.state(into)
 	pieces, err := r.Decoder.Frame(data, into)
-	if err == nil && len(pieces) == 1 && pieces[0].Kind == chat.TextPiece && stateOf(into) == before {
+	if err == nil && len(pieces) == 1 && pieces[0].Kind == chat.TextPiece && r.state(into) == before {
 		r.learn(data, into)
 	}
 	return pieces, err
@@ -71,19 +72,23 @@ func (r *repeating) learn(data []byte, into *chat.Answer) {
 	r.before, r.behind, r.index = bytes.Clone(data[:start]), bytes.Clone(data[end+1:]), into.Blocks[0].Index
 }
 
-// state holds everything in an answer, other than text, that an event may change.
+// state holds everything in an answer and its Decoder, other than text, that an event may change.
 type state struct {
-	usage                           chat.Usage
-	finish                          chat.Finish
-	model, id                       string
-	refusal, calls, blocks, damaged int
-	ended, resumed                  bool
+	usage                                  chat.Usage
+	finish                                 chat.Finish
+	model, id                              string
+	refusal, calls, blocks, begun, damaged int
+	ended, resumed                         bool
 }
 
-func stateOf(a *chat.Answer) state {
-	return state{
+func (r *repeating) state(a *chat.Answer) state {
+	s := state{
 		usage: a.Usage, finish: a.Finish, model: a.Model, id: a.RequestID,
 		refusal: a.Refusal.Len(), calls: len(a.Calls), blocks: len(a.Blocks), damaged: a.Damaged,
 		ended: a.Ended, resumed: a.Resumed,
 	}
+	if r.begun != nil {
+		s.begun = r.begun()
+	}
+	return s
 }

@@ -75,3 +75,16 @@ func TestRepeatingReadsWhatParsingReads(t *testing.T) {
 	assert.True(t, known, "a plain stream is compared, not parsed")
 	assert.Equal(t, "!", text)
 }
+
+// LLM-023: the event by which a block begins changes the decoder even where it changes nothing but
+// the text of the answer, so the next one like it is not compared but read.
+func TestRepeatedStartsAreDamage(t *testing.T) {
+	p, _ := PresetNamed("anthropic")
+	d, a := NewDecoder(p), chat.NewAnswer()
+	start := `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}`
+	for _, event := range []string{`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}`, start, start} {
+		_, err := d.Frame([]byte(event), a)
+		assert.NoError(t, err)
+	}
+	assert.Equal(t, 2, a.Damaged, "a piece before its block and a block that begins again")
+}
