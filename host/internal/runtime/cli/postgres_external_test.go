@@ -161,6 +161,41 @@ func TestDaemonsHandOver(t *testing.T) {
 	assert.Equal(t, 0, worlds[1].run("runs", "verify").code)
 }
 
+// JRN-045, JRN-007: a host of a shared database lists the open questions of a run that another one
+// executes, with the id of that host, which takes the answer.
+func TestQuestionsOfAnotherHost(t *testing.T) {
+	worlds, kept := onPostgres(t, 2)
+	for _, w := range worlds {
+		w.write("ferment.hcl", testProfile+people+kept+oneWorker)
+		w.mustLock()
+	}
+	first, second := worlds[0].serve(), worlds[1].serve()
+	asked := first.asksFor("")
+	text, err := os.ReadFile(filepath.Join(worlds[0].dir, "var", "HOST"))
+	require.NoError(t, err)
+	host := strings.TrimSpace(string(text))
+	for w, want := range map[*world]string{worlds[0]: "nil", worlds[1]: strconv.Quote(host)} {
+		for _, command := range [][]string{{"runs", "interrupts"}, {"runs", "interrupts", asked}, {"runs", "show", asked}} {
+			open := w.data(command...).Key("interrupts")
+			require.Equal(t, 1, open.Len(), "%s: %s", command, open)
+			question, _ := open.Nth(0)
+			assert.Equal(t, want, question.Key("host").String(), command)
+			shown := w.run(command...).stdout
+			assert.Contains(t, shown, "ferment runs answer "+asked+" 0-1-1", command)
+			assert.Equal(t, want != "nil", strings.Contains(shown, host), "%s: %s", command, shown)
+		}
+	}
+	listed := second.request(t.Context(), "GET", "/v1/interrupts", "").value(t).Key("interrupts")
+	require.Equal(t, 1, listed.Len(), "%s", listed)
+	elsewhere := second.answer(asked, "0-1-1", approved)
+	assert.Equal(t, 409, elsewhere.status, "%s", elsewhere.body)
+	require.Equal(t, 200, first.answer(asked, "0-1-1", approved).status)
+	second.becomes(asked, "completed")
+	assert.Zero(t, worlds[1].data("runs", "interrupts").Key("interrupts").Len())
+	second.stop()
+	first.stop()
+}
+
 // SES-030: verbs that work without a daemon do so with PostgreSQL; the repair of files
 // says what takes its place.
 func TestVerbsOnPostgres(t *testing.T) {

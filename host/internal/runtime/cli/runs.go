@@ -317,7 +317,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 		return end
 	case status == "suspended":
 		return c.suspendedText(v.Key("suspended"), id)
-	case v.HasKey("interrupts") && (status == "running" || status == "waiting"):
+	case v.HasKey("interrupts") && (status == "running" || status == "waiting" || !hostOf(v.Key("interrupts")).IsNil()):
 		return "\n" + interruptsText(v.Key("interrupts"), id, false)
 	case status == "running" || status == "waiting":
 		return fmt.Sprintf("\nit is running; \"ferment runs cancel %s\" cancels it\n", id)

@@ -92,8 +92,18 @@ func interruptsText(open edn.Value, run string, suspended bool) string {
 	if suspended {
 		fmt.Fprintf(&b, "\nit is suspended; to continue it, before an answer:\n  ferment runs resume %s\n", run)
 	}
-	fmt.Fprintf(&b, "\nto answer:\n  ferment runs answer %s %s '{...}'\n", run, plain(first.Key("interrupt")))
+	b.WriteString("\nto answer")
+	if host := hostOf(open); !host.IsNil() {
+		fmt.Fprintf(&b, ", on the host with the id %s in the file HOST of its data directory", plain(host))
+	}
+	fmt.Fprintf(&b, ":\n  ferment runs answer %s %s '{...}'\n", run, plain(first.Key("interrupt")))
 	return b.String()
+}
+
+// hostOf returns the other host that executes the run of open questions, nil if there is none.
+func hostOf(open edn.Value) edn.Value {
+	first, _ := open.Nth(0)
+	return first.Key("host")
 }
 
 func (c *command) runsAnswerCommand() *cobra.Command {

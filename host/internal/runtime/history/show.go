@@ -30,7 +30,13 @@ func (j *Runs) Show(ctx context.Context, name string, with httpapi.RunParts) (ed
 	if past := journal.NewHistory(records); past.Accepted != nil {
 		b.Key("deadline-at", journal.Instant(past.DeadlineAt))
 	}
-	if open := interruptValues(records); len(open) > 0 {
+	host := ""
+	if run.State == "open" {
+		if host, _, err = j.asks(ctx, run.ID); err != nil {
+			return edn.Nil(), Failure(err)
+		}
+	}
+	if open := interruptValues(records, host); len(open) > 0 {
 		b.Key("interrupts", edn.Vector(open...))
 	}
 	if said := interventions(records); len(said) > 0 {

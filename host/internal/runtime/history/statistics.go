@@ -105,14 +105,18 @@ func (j *Runs) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 			return edn.Nil(), Failure(err)
 		}
 		for _, r := range runs {
-			if j.Live != nil && !j.asks(r.ID) {
+			host, asks, err := j.asks(ctx, r.ID)
+			if err != nil {
+				return edn.Nil(), Failure(err)
+			}
+			if !asks {
 				continue
 			}
 			records, err := s.Read(ctx, r.ID, 0, r.Records)
 			if err != nil {
 				return edn.Nil(), Failure(err)
 			}
-			for _, i := range interruptValues(records) {
+			for _, i := range interruptValues(records, host) {
 				open = append(open, i.AssocKey("run", edn.Text(r.ID)).AssocKey("intent", journal.Keyword(r.Intent)))
 			}
 		}
@@ -124,9 +128,9 @@ func (j *Runs) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 	return edn.MustMap(edn.K("interrupts"), edn.Vector(open...)), nil
 }
 
-// interruptValues returns the open interrupts of a run. If the deadline of the run is earlier than
-// that of an interrupt, the value has both.
-func interruptValues(records []journal.Record) (out []edn.Value) {
+// interruptValues returns the open interrupts of a run, with the other host that executes it, if
+// there is one. If the deadline of the run is earlier than that of an interrupt, the value has both.
+func interruptValues(records []journal.Record, host string) (out []edn.Value) {
 	at := journal.NewHistory(records).DeadlineAt
 	for _, i := range journal.OpenInterrupts(records) {
 		v := i.Value()
@@ -134,13 +138,27 @@ func interruptValues(records []journal.Record) (out []edn.Value) {
 		if !at.IsZero() && (!has || at.Before(own)) {
 			v = v.AssocKey("run/deadline-at", edn.Inst(at))
 		}
+		if host != "" {
+			v = v.AssocKey("host", edn.Text(host))
+		}
 		out = append(out, v)
 	}
 	return out
 }
 
-// asks reports whether this daemon executes the run and the run waits for an answer of people.
-func (j *Runs) asks(run string) bool {
-	active := j.running(run)
-	return active != nil && active.Asks()
+// asks reports whether an open run may wait for an answer of people: without a daemon, if this
+// daemon executes it and it waits for one, or if another host executes it. host is the id of that
+// host, empty while it hands the run over.
+func (j *Runs) asks(ctx context.Context, run string) (host string, asks bool, err error) {
+	if j.Live == nil {
+		return "", true, nil
+	}
+	if active := j.running(run); active != nil {
+		return "", active.Asks(), nil
+	}
+	host, mine, err := j.Store.Owner(ctx, run)
+	if mine {
+		host = ""
+	}
+	return host, !mine, err
 }

@@ -148,7 +148,8 @@ var specs = map[string]string{
 	"answer/telemetry": `[:map {:closed true} [:ok? :boolean] [:service :string] [:telemetry [:map {:closed true}
   [:windows WINDOWED] [:act WINDOWED] [:workflow WINDOWED] [:kpi [:map {:closed true} [:since-boot KPI] [:minutes-5 KPI] [:hour-1 KPI]]]
   [:cache WINDOWED] [:queue :map] [:lifecycle :map] [:journal :map] [:budget :map] [:session :map] [:plugins [:vector :map]]]]]`,
-	"answer/interrupts": `[:map {:closed true} [:interrupts [:vector [:map [:run :string] [:intent :keyword] [:interrupt :string]]]]]`,
+	"answer/interrupts": `[:map {:closed true} [:interrupts [:vector [:map [:run :string] [:intent :keyword] [:interrupt :string]
+  [:host {:optional true :doc "id of the host that executes the run, if it is another one; only that host takes the answer"} :string]]]]]`,
 	"answer/run": `[:map {:closed true}
   [:run SUMMARY] [:epochs [:vector :map]] [:nodes [:vector :map]]
   [:deadline-at {:optional true} :inst] [:cancel {:optional true} :map] [:suspended {:optional true} :map] [:error {:optional true} ERROR]
