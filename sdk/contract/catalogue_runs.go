@@ -15,7 +15,7 @@ func runErrors() []Row {
 		row("run/suspended", ClassFinal, SourceRequest, false, 409,
 			"the run waits for a decision", "`ferment runs show` lists the open questions"),
 		row("run/secret-missing", ClassStop, SourceHost, true, 409, "the run needs a secret of which the journal keeps only a hash",
-			"send the request again with its idempotency key"),
+			"send the request again, with its idempotency key if it has one"),
 		row("run/poison", ClassFinal, SourceRequest, false, 409,
 			"the run was active in several crashes of the host and is held back", "`ferment runs show` has its history"),
 		row("run/restored", ClassFinal, SourceRequest, false, 409, "the run came back from a backup, and its original may still be executed",

@@ -79,6 +79,7 @@ intent "mine/slow" {
 	}
 	cut := w.recorded(t, "failed")[0]
 	assert.Contains(t, hears("runs", "show", cut, "--edn").stdout, "run/secret-missing")
+	assert.NotContains(t, hears("runs", "show", cut).stdout, "runs resume", "the secret would be missing again")
 	for _, args := range [][]string{
 		{"runs", "show", run, "--edn"}, {"runs", "records", run, "--values"}, {"runs", "export", run, "run.edn"}, {"runs", "replay", run}, {"runs", "verify"},
 		{"runs", "watch", run, "--edn"}, {"runs", "diff", run, run}, {"runs", "list"}, {"status"},

@@ -311,7 +311,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	case v.HasKey("error"):
 		e := onCommandLine(contract.ErrorFromValue(v.Key("error"), contract.SourceHost))
 		end := "\n" + diag.WrapError(e.Text(contract.SourceText{Brief: !c.verbose})) + "\n"
-		if status == "failed" && e.Retryable && e.Class != contract.ClassFinal && !run.HasKey("imported?") && !run.HasKey("purged-at") {
+		if v.Key("resumable?").Truthy() {
 			end += fmt.Sprintf("\nto continue it, executing its failed nodes again:\n  ferment runs resume %s\n", id)
 		}
 		return end

@@ -29,6 +29,9 @@ func (j *Runs) Show(ctx context.Context, name string, with httpapi.RunParts) (ed
 	b.Key("nodes", edn.Vector(nodes...))
 	if past := journal.NewHistory(records); past.Accepted != nil {
 		b.Key("deadline-at", journal.Instant(past.DeadlineAt))
+		if !run.Imported && run.Purged.IsZero() && past.MayReopen() && past.Failure.Type != "run/secret-missing" {
+			b.Key("resumable?", edn.Bool(true)) // only the request itself has a missing secret
+		}
 	}
 	host := ""
 	if run.State == "open" {

@@ -154,6 +154,7 @@ var specs = map[string]string{
   [:run SUMMARY] [:epochs [:vector :map]] [:nodes [:vector :map]]
   [:deadline-at {:optional true} :inst] [:cancel {:optional true} :map] [:suspended {:optional true} :map] [:error {:optional true} ERROR]
   [:interrupts {:optional true :doc "questions to people that are open"} [:vector :map]]
+  [:resumable? {:optional true :doc "it failed, and a resume without the request may succeed"} :boolean]
   [:cache {:optional true :doc "its use of the cache of answers, if the intent is cacheable"} [:enum :hit :miss :bypass]]
   [:cache/run {:optional true :doc "the run that gave the answer of a hit"} :string]
   [:response {:optional true :doc "the response envelope of a finished run"} :map]]`,
