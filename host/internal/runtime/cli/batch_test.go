@@ -179,6 +179,34 @@ func TestBatch(t *testing.T) {
 	s.stop()
 }
 
+// RUN-022: after --retry-failed the same command prints the result of the later run of a line, not
+// that of the failed one, and executes nothing.
+func TestBatchAfterRetryFailed(t *testing.T) {
+	t.Parallel()
+	b := newBatched(t)
+	s := b.serve()
+	b.inputs("waitn1")
+	batch := func(more ...string) ended {
+		return b.run(append([]string{"batch", "in.jsonl", "--intent", "count/gate", "--json"}, more...)...)
+	}
+	failed := batch("--deadline", "500ms")
+	require.Equal(t, []string{"queue/deadline-exceeded"}, answers(t, failed), failed.stderr)
+	b.open()
+	again := batch()
+	assert.Equal(t, 1, again.code)
+	assert.Equal(t, failed.stdout, again.stdout, "no run is made without the flag")
+	retried := batch("--retry-failed")
+	require.Equal(t, 0, retried.code, retried.stderr)
+	require.Equal(t, []string{"waitn1"}, answers(t, retried))
+	after := batch()
+	assert.Equal(t, 0, after.code, after.stderr)
+	assert.Equal(t, retried.stdout, after.stdout, "the same run and result")
+	assert.InDelta(t, 1, sums(t, after)["stored"], 0)
+	assert.Len(t, b.recorded(t, "expired"), 1)
+	assert.Len(t, b.recorded(t, "completed"), 1)
+	s.stop()
+}
+
 // RUN-022: after kill -9 of the command in the middle, the same command gets the
 // results of finished lines, awaits the run in progress, and executes the rest: no
 // line is executed twice.

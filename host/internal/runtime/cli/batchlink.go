@@ -60,31 +60,71 @@ const (
 	longestPause = 2 * time.Second
 )
 
-// act sends a request with an idempotency key until there is a response. It retries while the
-// daemon does not run or refuses to start the run. If no request of the link gets a response for
-// the time wait, the error is that of the last attempt. stored reports whether an earlier command
-// has started the run.
+// act sends a request with an idempotency key until there is a response. stored reports whether an
+// earlier command has started the run.
 func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJSON bool) (response edn.Value, stored bool, err error) {
-	begun, started := time.Now(), false
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	started := false
+	err = d.persist(ctx, func() (passes *contract.Error, err error) {
 		var begins bool
 		response, stored, begins, err = d.attempt(ctx, request, dir, isJSON)
-		if ctx.Err() != nil {
-			return edn.Nil(), false, context.Cause(ctx)
-		}
-		why := contract.AsError(err)
-		if err == nil {
-			why = failureOf(response)
-			if !passing(response, why) {
-				d.last.Store(time.Now().UnixNano())
-				return response, stored && !started, lasting(response, why)
-			}
-		} else if !why.Retryable {
-			return edn.Nil(), false, why
-		}
 		started = started || begins
+		if err != nil {
+			return retryable(err)
+		}
+		why := failureOf(response)
+		if passing(response, why) {
+			return why, nil
+		}
+		return nil, lasting(response, why)
+	})
+	return response, stored && !started, err
+}
+
+// has reports whether there is a run with an idempotency key of the user.
+func (d *daemonLink) has(ctx context.Context, key string) (found bool, err error) {
+	err = d.persist(ctx, func() (passes *contract.Error, err error) {
+		there, err := d.dial(ctx)
+		if err != nil {
+			return retryable(err)
+		}
+		page, err := there.Runs(ctx, client.Filter{Key: key, Limit: 1})
+		if err != nil {
+			d.drop(there)
+			return retryable(err)
+		}
+		found = len(page.Runs) > 0
+		return nil, nil
+	})
+	return found, err
+}
+
+// retryable returns an error as one that passes, or as one that lasts.
+func retryable(err error) (passes *contract.Error, lasts error) {
+	why := contract.AsError(err)
+	if why.Retryable || passing(edn.Nil(), why) {
+		return why, nil
+	}
+	return nil, why
+}
+
+// persist calls try until it returns no failure that passes, which try returns while the daemon does
+// not run or refuses the request. If no request of the link gets a response for the time wait, the
+// error is that of the last attempt.
+func (d *daemonLink) persist(ctx context.Context, try func() (passes *contract.Error, err error)) error {
+	begun := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		why, err := try()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		case why == nil:
+			d.last.Store(time.Now().UnixNano())
+			return nil
+		}
 		if since := time.Unix(0, max(begun.UnixNano(), d.last.Load())); time.Since(since) >= d.wait {
-			return edn.Nil(), false, why.WithHint(
+			return why.WithHint(
 				"the same command continues the batch; \"ferment serve\" starts a daemon, \"ferment status\" shows its state")
 		}
 		again := pause/2 + rand.N(pause/2)
@@ -96,7 +136,7 @@ func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJ
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return edn.Nil(), false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -131,16 +131,22 @@ func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 		return nil
 	}
 	isJSON = isJSON && b.plan.IsNil() || b.isJSON // a plan in EDN is sent in EDN, whatever the format of its bindings
-	for failed := 0; ; failed++ {
-		key := edn.Text(b.key(l.number, request, isJSON, failed))
-		l.response, l.stored, err = b.link.act(ctx, request.AssocKey("idempotency/key", key), b.env.Dir, isJSON)
+	key := b.key(l.number, request, isJSON, 0)
+	for failed := 1; ; failed++ {
+		l.response, l.stored, err = b.link.act(ctx, request.AssocKey("idempotency/key", edn.Text(key)), b.env.Dir, isJSON)
 		if err != nil {
 			return err
 		}
 		l.failure = failureOf(l.response)
 		ended := l.stored || l.failure != nil && l.failure.Type == "idempotency/exhausted"
-		if l.failure == nil || !ended || !b.flags.retryFailed {
+		if l.failure == nil || !ended {
 			return nil
+		}
+		key = b.key(l.number, request, isJSON, failed)
+		if again := b.flags.retryFailed; !again { // an earlier --retry-failed may have executed it
+			if again, err = b.link.has(ctx, key); err != nil || !again {
+				return err
+			}
 		}
 	}
 }
