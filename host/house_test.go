@@ -328,6 +328,45 @@ func TestHouseInnerLayersArePure(t *testing.T) {
 	}
 }
 
+// No program follows a redirect without a decision about it: a client of net/http would send the
+// headers, and with them a key, to a host that the configuration does not name.
+func TestHouseClientsDecideAboutRedirects(t *testing.T) {
+	clients := 0
+	for _, p := range packages(t) {
+		rel, _ := inModule(p.ImportPath)
+		if rel == "host/bench" || strings.HasSuffix(rel, "test") || !slices.Contains(p.Imports, "net/http") {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			var made, decided int
+			eachNode(t, filepath.Join(p.Dir, name), func(at string, n ast.Node) {
+				switch n := n.(type) {
+				case *ast.SelectorExpr:
+					x, ok := n.X.(*ast.Ident)
+					if !ok || x.Name != "http" {
+						break
+					}
+					switch n.Sel.Name {
+					case "DefaultClient", "Get", "Head", "Post", "PostForm":
+						t.Errorf("%s: http.%s follows redirects", at, n.Sel.Name)
+					case "Client":
+						made++
+					}
+				case *ast.Ident:
+					if n.Name == "CheckRedirect" {
+						decided++
+					}
+				}
+			})
+			clients += made
+			if made > 0 {
+				assert.Positive(t, decided, "%s/%s has a client without CheckRedirect", rel, name)
+			}
+		}
+	}
+	assert.Positive(t, clients)
+}
+
 // subcommands are the files whose init runs a hidden subcommand in place of main,
 // and does nothing otherwise.
 var subcommands = []string{"sdk/confine/trampoline.go", "sdk/launch/hidden.go"}

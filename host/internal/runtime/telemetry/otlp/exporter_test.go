@@ -2,6 +2,9 @@ package otlp_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +115,29 @@ func TestACollectorReceivesARun(t *testing.T) {
 			assert.Equal(t, map[string]int64{"spans": 0, "events": 0, "metrics": 0}, x.Dropped())
 		})
 	}
+}
+
+// TEL-007: what a collector answers with a redirect is dropped and counted: neither the header with the
+// secret nor the content goes to another address.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var reached atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	t.Cleanup(other.Close)
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		var asked atomic.Int64
+		collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			http.Redirect(w, r, other.URL+r.URL.Path, status)
+		}))
+		x := exporter(t, settings(collector.URL, otlp.HTTP))
+		observe(x, race("run_1"))
+		x.Close()
+		collector.Close()
+		assert.EqualValues(t, 3, asked.Load(), "traces, logs and metrics")
+		dropped := x.Dropped()
+		assert.Equal(t, []int64{4, 1}, []int64{dropped["spans"], dropped["events"]}, status)
+	}
+	assert.Zero(t, reached.Load())
 }
 
 // TEL-001: requests, answers and findings leave the host only with content full.

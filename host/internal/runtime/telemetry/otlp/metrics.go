@@ -49,7 +49,7 @@ func newMetricExporter(ctx context.Context, s *Settings) (sdkmetric.Exporter, er
 		return nil, err
 	}
 	return otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(base.JoinPath("v1/metrics").String()),
-		otlpmetrichttp.WithHeaders(s.Headers), otlpmetrichttp.WithTimeout(exportLimit))
+		otlpmetrichttp.WithHeaders(s.Headers), otlpmetrichttp.WithHTTPClient(overHTTP))
 }
 
 // metricExporter counts the points that the collector did not receive. It returns no error, because

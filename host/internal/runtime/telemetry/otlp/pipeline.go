@@ -3,6 +3,7 @@ package otlp
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -96,6 +97,13 @@ func newPipeline(s *Settings, x *Exporter) (*pipeline, error) {
 	return p, nil
 }
 
+// overHTTP sends the data of all signals. It follows no redirect, which would lead the headers, and
+// with them the secrets, and the content to a host that the configuration does not name.
+var overHTTP = &http.Client{
+	Timeout:       exportLimit,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 // newExporters returns the clients of the collector. They connect when the first data is sent.
 func newExporters(ctx context.Context, s *Settings) (sdktrace.SpanExporter, sdklog.Exporter, error) {
 	if s.Protocol == GRPC {
@@ -113,12 +121,12 @@ func newExporters(ctx context.Context, s *Settings) (sdktrace.SpanExporter, sdkl
 		return nil, nil, err
 	}
 	traces, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(base.JoinPath("v1/traces").String()),
-		otlptracehttp.WithHeaders(s.Headers), otlptracehttp.WithTimeout(exportLimit))
+		otlptracehttp.WithHeaders(s.Headers), otlptracehttp.WithHTTPClient(overHTTP))
 	if err != nil {
 		return nil, nil, err
 	}
 	logs, err := otlploghttp.New(ctx, otlploghttp.WithEndpointURL(base.JoinPath("v1/logs").String()),
-		otlploghttp.WithHeaders(s.Headers), otlploghttp.WithTimeout(exportLimit))
+		otlploghttp.WithHeaders(s.Headers), otlploghttp.WithHTTPClient(overHTTP))
 	return traces, logs, err
 }
 
