@@ -27,12 +27,13 @@ func SecretName(name string) bool {
 	return false
 }
 
-// secretForms match secrets in any text. The first group of a match is kept.
+// secretForms match secrets in any text. The groups of a match are kept.
 var secretForms = []*regexp.Regexp{
 	regexp.MustCompile(`()\bfm[tsb]_[0-9a-z]{8}_[0-9A-Za-z_-]{20,}`),                       // tokens of the host
 	regexp.MustCompile(`(?i)\b((?:bearer|basic) +)[0-9a-z._~+/=-]{12,}`),                   // headers
 	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END[^-]*-----)?`), // keys of TLS
-	regexp.MustCompile(`(://[^\s/:@]*:)[^\s/@]+`),                                          // URLs with a password
+	regexp.MustCompile(`(://[^\s/:@"\[]*:)(?:[^\s@"]+(@)|[^\s/@"0-9][^\s/@"]*)`),           // URLs with a password, also one that is cut
+	regexp.MustCompile(`(://)[^\s/:@"]{16,}(@)`),                                           // URLs with a token
 	regexp.MustCompile(`()\b(?:sk|pk|rk)-[0-9A-Za-z_-]{16,}`),                              // keys of providers
 	regexp.MustCompile(`()\b(?:gh[opusr]_[0-9A-Za-z]{20,}|AKIA[0-9A-Z]{16}|xox[abprs]-[0-9A-Za-z-]{10,})`),
 	regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key)["']?\s*[:=]\s*["']?)[^\s"',;{}\[\]]+`),
@@ -44,7 +45,7 @@ var secretForms = []*regexp.Regexp{
 func HideText(text string) string {
 	for _, form := range secretForms {
 		if form.MatchString(text) {
-			text = form.ReplaceAllString(text, "${1}"+Hidden)
+			text = form.ReplaceAllString(text, "${1}"+Hidden+"${2}")
 		}
 	}
 	return text

@@ -131,10 +131,12 @@ func serveHint(code int, err error) string {
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
 			return "\"ss -ltnp\" shows which process uses the address; stop it, or name another one in http.listen"
-		case errors.Is(err, syscall.EADDRNOTAVAIL):
-			return "name an address of this machine in http.listen"
+		case errors.As(err, new(*setup.EnvironmentError)):
+			return "\"ferment plugin list\" shows the plugins"
+		case errors.As(err, new(*store.UnreachableError)):
+			return "check store.url, and whether the server runs and admits this host"
 		}
-		return "\"ferment plugin list\" shows the plugins"
+		return "name an address of this machine in http.listen"
 	case daemon.ExitIO:
 		return diskHint
 	case daemon.ExitDamaged:

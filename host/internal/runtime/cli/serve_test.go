@@ -338,6 +338,9 @@ func TestServeExitCodes(t *testing.T) {
 			t.Cleanup(func() { _ = l.Close() })
 			w.write("ferment.hcl", testProfile+"http {\n  listen = [\""+l.Addr().String()+"\"]\n}\n")
 		}},
+		"no such name": {code: 69, say: "name an address of this machine in http.listen", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", testProfile+"http {\n  listen = [\"ferment.invalid:0\"]\n}\n")
+		}},
 		"runtime directory": {code: 70, say: "runtime directory", prepare: func(t *testing.T, w *world) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment"), nil, 0o600))

@@ -96,7 +96,7 @@ func ExitCode(err error) int {
 		return ExitPermission
 	case errors.As(err, &invalid), configurationError(err):
 		return ExitConfig
-	case errors.As(err, &unavailable), errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
+	case errors.As(err, &unavailable):
 		return ExitUnavailable
 	}
 	return ExitInternal

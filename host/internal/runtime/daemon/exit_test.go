@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -34,8 +35,8 @@ func TestExitCode(t *testing.T) {
 		"a limit":               {wrapped(syscall.EFBIG), daemon.ExitIO},
 		"no permission":         {wrapped(syscall.EACCES), daemon.ExitPermission},
 		"not allowed":           {wrapped(os.ErrPermission), daemon.ExitPermission},
-		"address in use":        {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},
-		"no address":            {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRNOTAVAIL}, daemon.ExitUnavailable},
+		"no address":            {&daemon.UnavailableError{Err: &net.DNSError{IsNotFound: true}}, daemon.ExitUnavailable},
+		"a low port":            {&daemon.UnavailableError{Err: wrapped(syscall.EACCES)}, daemon.ExitPermission},
 		"another with its id":   {fmt.Errorf("write: %w", store.ErrFenced), daemon.ExitLocked},
 		"a network disk":        {fmt.Errorf("store: %w", &store.NetworkError{FileSystem: "nfs4"}), daemon.ExitConfig},
 		"an unsafe server":      {&store.SettingError{Setting: "fsync"}, daemon.ExitConfig},

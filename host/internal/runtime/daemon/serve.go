@@ -262,6 +262,9 @@ func (d *Daemon) start(ctx context.Context) error {
 		Token:       d.dir.token,
 		Descriptors: d.descriptors(loaded),
 	}, d.Settings())
+	if typed := (*contract.Error)(nil); err != nil && !errors.As(err, &typed) {
+		err = &UnavailableError{err}
+	}
 	if err != nil {
 		return err
 	}

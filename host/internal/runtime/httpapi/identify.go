@@ -243,26 +243,38 @@ func (x *exchange) client() string {
 		return x.r.RemoteAddr
 	}
 	peer, err := netip.ParseAddr(host)
-	if err != nil || !x.trusted(peer) {
+	if err != nil || !x.settings.trusts(peer) {
 		return host
 	}
 	forwarded := strings.Split(strings.Join(x.r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(forwarded) {
-		ip, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil {
+		ip, ok := forwardedFor(strings.TrimSpace(text))
+		if !ok {
 			break // earlier entries are set by the caller
 		}
-		if peer = ip; !x.trusted(ip) {
+		if peer = ip; !x.settings.trusts(ip) {
 			break
 		}
 	}
 	return peer.Unmap().WithZone("").String()
 }
 
-// trusted reports whether an address is that of a trusted proxy.
-func (x *exchange) trusted(ip netip.Addr) bool {
+// forwardedFor parses an entry of X-Forwarded-For. Some proxies write the port too.
+func forwardedFor(text string) (netip.Addr, bool) {
+	if of, err := netip.ParseAddrPort(text); err == nil {
+		return of.Addr(), true
+	}
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		text = strings.TrimSuffix(inner, "]")
+	}
+	ip, err := netip.ParseAddr(text)
+	return ip, err == nil
+}
+
+// trusts reports whether an address is that of a trusted proxy.
+func (s *Settings) trusts(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	return slices.ContainsFunc(x.settings.Proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
+	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 // checkOpen rejects requests over a listener that other machines can reach, if the current
@@ -274,7 +286,7 @@ func (x *exchange) checkOpen() *contract.Error {
 	}
 	if x.settings.Open {
 		peer, err := netip.ParseAddrPort(x.r.RemoteAddr)
-		if err == nil && (peer.Addr().Unmap().IsLoopback() || x.trusted(peer.Addr())) {
+		if err == nil && (peer.Addr().Unmap().IsLoopback() || x.settings.trusts(peer.Addr())) {
 			return nil
 		}
 		return contract.Errorf("http/misdirected", "this listener has no TLS and is for trusted proxies only").

@@ -30,11 +30,13 @@ type connections struct {
 
 // enter reserves a place for a connection; leave releases it. Connections of the admin socket do
 // not count as listener connections, so that operators can connect when the listeners are full.
-// They are limited per process, because a plugin may reach that socket. The error is
+// They are limited per process, because a plugin may reach that socket. The connections of a trusted
+// proxy are those of many callers, so they are only limited in total. The error is
 // runtime/overloaded and names the limit.
 func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Error) {
 	limits := defaultLimits
-	if s := c.api.backend.Settings(); s != nil {
+	s := c.api.backend.Settings()
+	if s != nil {
 		limits = s.Limits
 	}
 	tcp, isTCP := conn.RemoteAddr().(*net.TCPAddr)
@@ -53,7 +55,7 @@ func (c *connections) enter(conn net.Conn) (leave func(), refused *contract.Erro
 			c.total, c.descriptors).
 			WithDetail("setting", edn.Text("LimitNOFILE")).WithDetail("limit", edn.Int(int64(c.descriptors))).
 			WithHint("try again when a connection has ended, or raise the limit of open files (LimitNOFILE, ulimit -n)")
-	case c.byAddress[ip] >= limits.PerAddress:
+	case c.byAddress[ip] >= limits.PerAddress && (s == nil || !s.trusts(ip)):
 		return nil, noPlace("this address has", "http.limits.per_address", limits.PerAddress)
 	}
 	c.total++

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,6 +209,27 @@ func connectionLimit(t *testing.T, setting string, limit func(*httpapi.Settings)
 		a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		return err == nil && a.status == 200
 	}, 20*time.Second, 5*time.Millisecond)
+}
+
+// AUTH-021, AUTH-033: the connections of a trusted proxy are limited in total only, since they are
+// those of many callers.
+func TestConnectionsOfAProxy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *httpapi.Settings) {
+		s.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		s.Limits.Connections, s.Limits.PerAddress = 4, 2
+	})
+	var statuses []int
+	for range 5 {
+		conn, err := net.Dial("tcp", w.address)
+		require.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		_, _ = io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") // the last one may be reset
+		a, err := read(conn)
+		require.NoError(t, err)
+		statuses = append(statuses, a.status)
+	}
+	assert.Equal(t, []int{200, 200, 200, 200, 503}, statuses)
 }
 
 // AUTH-033: connections leave half of the descriptors to the daemon.
