@@ -19,13 +19,13 @@ const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 // NewLog returns a logger that writes to out: aligned text if text is set, else one JSON object per
 // line. levels controls its levels, which start at info. flush writes the counts of folded lines;
-// it must be called once, after the last line.
+// it must be called once, after the last line. A line that is written waits at most patience for out.
 func NewLog(out io.Writer, text bool) (log hclog.Logger, levels *Levels, flush func()) {
 	if text {
 		out = textWriter{out}
 	}
 	levels = &Levels{base: "info"}
-	f := &folder{out: out, levels: levels, bursts: map[string]*burst{}}
+	f := &folder{out: &steady{out: out}, levels: levels, bursts: map[string]*burst{}}
 	levels.log = hclog.New(&hclog.LoggerOptions{
 		Name:       "ferment",
 		Level:      hclog.Info,

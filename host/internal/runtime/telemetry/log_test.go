@@ -79,6 +79,42 @@ func TestFold(t *testing.T) {
 	})
 }
 
+// paused is a reader that reads nothing until it is told to.
+type paused struct {
+	written
+	resume chan struct{}
+}
+
+func (p *paused) Write(line []byte) (int, error) {
+	<-p.resume
+	return p.written.Write(line)
+}
+
+// TEL-001, OPS-004: a log whose reader has stopped delays the host once, by a second. What is logged
+// until the reader goes on is lost and counted.
+func TestAPausedReaderStopsNothing(t *testing.T) {
+	for _, text := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			out := paused{resume: make(chan struct{})}
+			log, _, flush := telemetry.NewLog(&out, text)
+			begun := time.Now()
+			for i := range 100 {
+				log.Info("step", "of", i)
+			}
+			assert.Equal(t, time.Second, time.Since(begun))
+			close(out.resume)
+			synctest.Wait()
+			log.Info("after")
+			flush()
+			all := strings.Split(strings.TrimSpace(out.String()), "\n")
+			require.Len(t, all, 3, out.String())
+			assert.Contains(t, all[0], "step")
+			assert.Regexp(t, `lost.*\b99\b`, all[1])
+			assert.Contains(t, all[2], "after")
+		})
+	}
+}
+
 // TEL-001: a module has a level of its own, which can be changed while the log is
 // written; audit lines have none.
 func TestLevels(t *testing.T) {
