@@ -100,7 +100,8 @@ var (
 func openPostgres(ctx context.Context, o Postgres, full bool, stop <-chan struct{}) (_ *postgresDB, err error) {
 	config, err := pgx.ParseConfig(o.DSN)
 	if err != nil { // its text could have parts of the password
-		return nil, errors.New("the connection string is not one of PostgreSQL, such as postgres://user@host/database")
+		return nil, contract.Errorf("config/range", "store.dsn is not a connection string of PostgreSQL").
+			WithHint("write one such as postgres://user@host/database?sslmode=verify-full")
 	}
 	db := &postgresDB{
 		title: "database " + config.Database + " on " + net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))),

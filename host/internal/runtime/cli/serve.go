@@ -134,7 +134,7 @@ func serveHint(code int, err error) string {
 		case errors.As(err, new(*setup.EnvironmentError)):
 			return "\"ferment plugin list\" shows the plugins"
 		case errors.As(err, new(*store.UnreachableError)):
-			return "check store.url, and whether the server runs and admits this host"
+			return "check store.dsn, and whether the server runs and admits this host"
 		}
 		return "name an address of this machine in http.listen"
 	case daemon.ExitIO:

@@ -394,6 +394,46 @@ func TestServeExitCodes(t *testing.T) {
 	}
 }
 
+// OPS-002: whatever a data directory has in the place of one of its files or directories, serve says
+// which path it is and that a restart would change nothing.
+func TestServeInAForeignDirectory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+onDisk)
+	w.serve().stop()
+	for _, name := range []string{"LOCK", "FORMAT", "secrets.key", "ferment.db", "run", "run/admin.token", "blobs"} {
+		at, aside := filepath.Join(w.dir, "var", name), filepath.Join(w.dir, "aside")
+		was, err := os.Stat(at)
+		if err == nil {
+			require.NoError(t, os.Rename(at, aside))
+		}
+		if err == nil && was.IsDir() {
+			require.NoError(t, os.WriteFile(at, []byte("x"), 0o600))
+		} else {
+			require.NoError(t, os.MkdirAll(filepath.Join(at, "x"), 0o700))
+		}
+		got := w.run("serve")
+		assert.Contains(t, []int{65, 77, 78}, got.code, "%s: %s", name, got.stderr)
+		assert.Contains(t, got.stderr, filepath.Base(name))
+		require.NoError(t, os.RemoveAll(at))
+		if err == nil {
+			require.NoError(t, os.Rename(aside, at))
+		}
+	}
+	key := filepath.Join(w.dir, "var", "secrets.key")
+	require.NoError(t, os.Chmod(key, 0o644))
+	open := w.run("serve")
+	assert.Equal(t, 77, open.code, open.stderr)
+	assert.Contains(t, open.stderr, "chmod 600 ")
+	require.NoError(t, os.Chmod(key, 0o600))
+	for _, text := range []string{"", "zz", strings.Repeat("0", 62)} {
+		require.NoError(t, os.WriteFile(key, []byte(text), 0o600))
+		got := w.run("serve")
+		assert.Equal(t, 78, got.code, got.stderr)
+		assert.Contains(t, got.stderr, "secrets.key")
+		assert.Contains(t, got.stderr, "backup")
+	}
+}
+
 // JRN-005: a daemon whose disk fails while it makes the tables of a new journal ends with the exit
 // code of a disk.
 func TestServeWithoutSpaceForTables(t *testing.T) {

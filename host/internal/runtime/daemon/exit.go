@@ -94,7 +94,7 @@ func ExitCode(err error) int {
 		return ExitIO
 	case errors.Is(err, fs.ErrPermission):
 		return ExitPermission
-	case errors.As(err, &invalid), configurationError(err):
+	case errors.As(err, &invalid), configurationError(err), misplaced(err):
 		return ExitConfig
 	case errors.As(err, &unavailable):
 		return ExitUnavailable
@@ -111,6 +111,11 @@ func broken(err error) bool {
 		}
 	}
 	return false
+}
+
+// misplaced reports whether a path has a file where a directory is needed, or the reverse.
+func misplaced(err error) bool {
+	return errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EEXIST)
 }
 
 // configurationError reports whether err is caused by a setting of the configuration.
