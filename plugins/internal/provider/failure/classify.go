@@ -1,6 +1,9 @@
 package failure
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Of returns the failure for a response with this status and body.
 func Of(status int, r Report) Row {
@@ -8,7 +11,7 @@ func Of(status int, r Report) Row {
 	switch {
 	case status >= 300 && status < 400:
 		return Foreign
-	case status == 402, r.quota() && (status == 429 || status == 403 || status == 400):
+	case status == 402, r.quota() && (status == 429 || r.Words != "" && (status == 403 || status == 400)):
 		return QuotaExhausted
 	case status == 401:
 		return AuthFailed
@@ -30,10 +33,12 @@ func Of(status int, r Report) Row {
 		return Timeout
 	case status == 503, status == 529, r.overloaded():
 		return Overloaded
-	case status >= 500:
+	case status >= 500, status == 409, status == 425:
 		return ProviderError
+	case status == 400, status == 422:
+		return RequestInvalid
 	}
-	return RequestInvalid
+	return Foreign // another status is about the route, not about the request
 }
 
 // InBand returns the failure for an error that arrives in place of an answer,
@@ -42,7 +47,7 @@ func Of(status int, r Report) Row {
 func InBand(r Report) Row {
 	row, named := r.named()
 	switch {
-	case r.quota():
+	case r.Words != "" && r.quota():
 		return QuotaExhausted
 	case r.overloaded():
 		return Overloaded
@@ -81,9 +86,11 @@ func (r Report) rated() bool { return r.has("rate_limit", "rate limit", "too_man
 
 func (r Report) overloaded() bool { return r.has("overloaded") }
 
+// aboutModel matches the word, not a part of the name of a tool.
+var aboutModel = regexp.MustCompile(`(?i)\bmodels?\b`)
+
 func (r Report) noModel() bool {
-	m := strings.ToLower(r.Message)
-	if !strings.Contains(m, "model") {
+	if !aboutModel.MatchString(r.own()) {
 		return false
 	}
 	return r.has("not_found") || // anthropic: the message is "model: NAME"
@@ -95,7 +102,7 @@ func (r Report) noModel() bool {
 func (r Report) has(words ...string) bool {
 	text := r.Words
 	if text == "" {
-		text = strings.ToLower(r.Message)
+		text = strings.ToLower(r.own())
 	}
 	for _, w := range words {
 		if strings.Contains(text, w) {
@@ -106,7 +113,7 @@ func (r Report) has(words ...string) bool {
 }
 
 func (r Report) says(phrases ...string) bool {
-	m := strings.ToLower(r.Message)
+	m := strings.ToLower(r.own())
 	for _, p := range phrases {
 		if strings.Contains(m, p) {
 			return true

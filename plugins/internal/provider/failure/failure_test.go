@@ -63,7 +63,8 @@ func TestOf(t *testing.T) {
 		{529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, Overloaded},
 		{500, `{"error":{"code":"server_overloaded","message":"x"}}`, Overloaded},
 		{400, `{"error":{"code":"content_filter","message":"The prompt was filtered"}}`, Refused},
-		{418, ``, RequestInvalid},
+		{418, ``, Foreign},
+		{407, ``, Foreign}, {409, ``, ProviderError}, {425, ``, ProviderError}, {451, ``, Foreign}, {499, ``, Foreign},
 	} {
 		assert.Equal(t, tt.want, Of(tt.status, ReadBody([]byte(tt.body))), "%d %s", tt.status, tt.body)
 	}
@@ -157,6 +158,12 @@ func TestRepeatedWords(t *testing.T) {
 	}{
 		{"Ollama, issue 12884: the text of the model", 500, `{"error":"error parsing tool call: raw='{\"content\":\"return errors.New(\\\"invalid API key\\\")', err=unexpected end"}`, ProviderError},
 		{"vLLM, issue 10015: the prompt", 400, `{"object":"error","message":"[{'type': 'string_type', 'loc': ('body',), 'input': {'text': 'my credit balance is too low, invalid api key'}}]","type":"BadRequestError","code":400}`, RequestInvalid},
+		{"Ollama: the call of a small model", 500, `{"error":"error parsing tool call: raw='{\"name\":\"model_lookup\",\"arguments\":\"page not found', err=unexpected end"}`, ProviderError},
+		{"Ollama: another", 500, `{"error":"error parsing tool call: raw='{\"name\":\"get_balance\",\"arguments\":{\"size\":\"context window size', err=x"}`, ProviderError},
+		{"the name of a tool", 400, `{"error":{"message":"tool 'credit__check': invalid parameter schema"}}`, RequestInvalid},
+		{"a word with another in it", 400, `{"detail":"messages.0: unbalanced braces in '...check my balance...'"}`, RequestInvalid},
+		{"OpenAI: the name of a tool", 400, `{"error":{"message":"Tool choice 'data_model__get' not found in 'tools' parameter.","type":"invalid_request_error","param":"tool_choice","code":null}}`, RequestInvalid},
+		{"a name without quotation marks", 422, `{"error":{"message":"function model__find does not exist"}}`, RequestInvalid},
 		{"a server that says it with 500", 500, `{"error":{"message":"invalid api key"}}`, ProviderError},
 		{"OpenRouter, nothing flagged", 400, `{"error":{"code":400,"message":"x","metadata":{"raw":"boom","flagged_input":null}}}`, RequestInvalid},
 	} {

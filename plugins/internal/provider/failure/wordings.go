@@ -1,6 +1,9 @@
 package failure
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // wording is the common wording of the bodies of a failure, for servers whose status does not show
 // it.
@@ -28,7 +31,7 @@ func wordings() []wording {
 			row:   QuotaExhausted,
 			codes: []string{"arrearage"},
 			says: []string{
-				"credit balance is too low", "specified api usage limits", "key limit exceeded", "overdue account",
+				"credit balance is too low", "insufficient balance", "exceeded your current quota", "specified api usage limits", "key limit exceeded", "overdue account",
 				"account is in good standing",
 			},
 		},
@@ -58,18 +61,32 @@ func wordings() []wording {
 // moderated is the code of a body that says which part of the request was flagged.
 const moderated = "flagged_input"
 
-// echo matches the beginning of what servers repeat of a request or of an answer in a message.
-var echo = regexp.MustCompile(`(?i)[\[{]|\braw=|\binput:|failed to parse input`)
+// echo matches the beginning of what servers repeat of a request or of an answer in a message, quoted
+// a text in quotation marks, such as the name of a tool. A text that was cut has no closing mark.
+var (
+	echo   = regexp.MustCompile(`(?i)[\[{]|\braw=|\binput:|failed to parse input`)
+	quoted = regexp.MustCompile("(^|[\\s(:=,])(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|`[^`]*(?:`|$))")
+)
 
-// named returns the failure that the body names, ok is false if it names none. The words of a user or
-// a model that the message repeats do not count.
-func (r Report) named() (row Row, ok bool) {
-	own := r
-	if at := echo.FindStringIndex(r.Message); at != nil {
-		own.Message = r.Message[:at[0]]
+// own returns the message without the words of a user or a model that it repeats, of which none may
+// decide about the failure. The names of fields that the server itself quotes remain.
+func (r Report) own() string {
+	message := r.Message
+	if at := echo.FindStringIndex(message); at != nil {
+		message = message[:at[0]]
 	}
+	return quoted.ReplaceAllStringFunc(message, func(part string) string {
+		if strings.HasSuffix(part, "`inputs`") || strings.HasSuffix(part, "`max_new_tokens`") {
+			return part
+		}
+		return " "
+	})
+}
+
+// named returns the failure that the body names, ok is false if it names none.
+func (r Report) named() (row Row, ok bool) {
 	for _, w := range wordings() {
-		if r.Words != "" && len(w.codes) > 0 && r.has(w.codes...) || own.says(w.says...) {
+		if r.Words != "" && len(w.codes) > 0 && r.has(w.codes...) || r.says(w.says...) {
 			return w.row, true
 		}
 	}
