@@ -236,7 +236,8 @@ func (w *writer) hostRecords(ctx context.Context, b *batch) error {
 			w.stored += len(it.body) + len(w.host.chain)
 		}
 	}
-	return nil
+	_, err := w.sql.exec(ctx, "set_host_tail", w.host.n, w.host.chain)
+	return err
 }
 
 // isEvent returns 1 if ViewEvents includes the record, else 0, for the column of that view.
@@ -269,12 +270,15 @@ func (s *Store) endOf(rec journal.Record) (hostItem, bool) {
 
 // hasHost reports whether the database has the table of host records; databases of older versions
 // do not.
-func (s *Store) hasHost(ctx context.Context) (bool, error) {
+func (s *Store) hasHost(ctx context.Context) (bool, error) { return s.hasTable(ctx, "host_table") }
+
+// hasTable reports whether the database has the table that a statement looks for.
+func (s *Store) hasTable(ctx context.Context, statement string) (bool, error) {
 	if s.blobs == nil {
 		return true, nil // only files are opened as they are
 	}
 	var there int
-	err := s.read.one(ctx, "host_table", nil, []any{&there})
+	err := s.read.one(ctx, statement, nil, []any{&there})
 	return there > 0, err
 }
 
@@ -318,6 +322,27 @@ func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 		case found == 0:
 			return &Damage{Run: journal.HostRun, Seq: at + 1, What: "the record is missing"}, nil
 		}
+	}
+	return s.verifyHostTail(ctx, last, chain)
+}
+
+// verifyHostTail compares the last record of the host with the one that was written last.
+func (s *Store) verifyHostTail(ctx context.Context, last int, chain sum) (*Damage, error) {
+	if there, err := s.hasTable(ctx, "host_tail_table"); err != nil || !there {
+		return nil, err
+	}
+	var written int
+	var end sum
+	err := s.read.one(ctx, "host_end", nil, []any{&written, &end})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return &Damage{Run: journal.HostRun, What: "the end of the stream is missing"}, nil
+	case err != nil:
+		return nil, err
+	case written > last:
+		return &Damage{Run: journal.HostRun, Seq: last + 1, What: "the record is missing"}, nil
+	case written < last || chain != end:
+		return &Damage{Run: journal.HostRun, Seq: last, What: "the record is not what was written"}, nil
 	}
 	return nil, nil
 }
@@ -383,7 +408,7 @@ func (r *repairer) copyHost(ctx context.Context) error {
 		}
 	}
 	row := hostRow{}
-	return r.src.read.all(ctx, "host_records", []any{-1, maxHostRecords * 2}, row.columns(), func() error {
+	err = r.src.read.all(ctx, "host_records", []any{-1, maxHostRecords * 2}, row.columns(), func() error {
 		rec, err := row.record()
 		if whole = whole && err == nil && row.n == before+1 && chained(chain, row.body) == row.chain; !whole {
 			r.report.HostCut++
@@ -396,4 +421,8 @@ func (r *repairer) copyHost(ctx context.Context) error {
 			chain, row.body)
 		return err
 	})
+	if err == nil {
+		_, err = r.dst.write.exec(ctx, "set_host_tail", before, chain)
+	}
+	return err
 }

@@ -205,6 +205,31 @@ func TestTheStreamLastsAndIsVerified(t *testing.T) {
 	})
 }
 
+// TEL-002: records that were removed at the end of the stream are missing too, also when others follow.
+func TestTheEndOfTheStreamIsVerified(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		ctx, dir := context.Background(), t.TempDir()
+		s := on.openAt(t, dir)
+		recorded(t, s.HostStream(), start, denial(1), denial(2), denial(3))
+		require.NoError(t, s.Close())
+		on.tamper(t, dir, "DELETE FROM host_records WHERE n > 1")
+		missing := []*Damage{{Run: "host", Seq: 2, What: "the record is missing"}}
+		for range 2 {
+			s = on.openAt(t, dir)
+			damage, err := s.VerifyAll(ctx)
+			require.NoError(t, err)
+			assert.Equal(t, missing, damage)
+			recorded(t, s.HostStream(), start, denial(4))
+			require.NoError(t, s.Close())
+		}
+		on.tamper(t, dir, "DELETE FROM host_tail")
+		s = on.openAt(t, dir)
+		damage, err := s.VerifyAll(ctx)
+		require.NoError(t, err)
+		assert.Equal(t, missing, damage)
+	})
+}
+
 // TEL-002, JRN-060: retention removes records of the host by their age. The rest still
 // verifies, and a cursor into what was removed says so.
 func TestRetentionOfTheStream(t *testing.T) {

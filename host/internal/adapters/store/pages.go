@@ -215,6 +215,7 @@ var tableColumns = map[string]string{
 	"learned":       "kttt",
 	"host_records":  "kitihb",
 	"host_head":     "ih",
+	"host_tail":     "hi",
 	"action_keys":   "kttiei",
 
 	"conversations":         "ktttiiiiit",

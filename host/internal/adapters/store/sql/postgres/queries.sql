@@ -462,7 +462,9 @@ DELETE FROM action_keys WHERE created < $1
 -- name: add_host_record
 INSERT INTO host_records (n, at, kind, event, chain, body) VALUES ($1, $2, $3, $4, $5, $6)
 -- name: host_end
-SELECT n, chain FROM (SELECT n, chain FROM host_records UNION ALL SELECT n, chain FROM host_head) AS ends ORDER BY n DESC LIMIT 1
+SELECT n, chain FROM host_tail
+-- name: set_host_tail
+UPDATE host_tail SET n = $1, chain = $2
 -- name: host_head
 SELECT n, chain FROM host_head
 -- name: host_bounds
@@ -477,7 +479,7 @@ SELECT n, chain, body FROM host_records WHERE event = 1 ORDER BY n DESC LIMIT $1
 SELECT coalesce((SELECT n FROM host_records WHERE at >= $1 ORDER BY n LIMIT 1),
   coalesce((SELECT max(n) FROM host_records), (SELECT n FROM host_head)) + 1)
 -- name: set_host_head
-UPDATE host_head SET n = $1, chain = (SELECT chain FROM host_records r WHERE r.n = $1)
+UPDATE host_head SET n = $1, chain = coalesce((SELECT chain FROM host_records r WHERE r.n = $1), chain)
 -- name: remove_host_records
 DELETE FROM host_records WHERE n < $1
 -- name: put_host_head
