@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"regexp"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -56,6 +58,17 @@ func (l *loader) otel(s *decode.Section) *OTel {
 		if secret := headers.Items[i].Secret; secret != nil {
 			o.Headers[name] = *secret
 		}
+		if !headerName.MatchString(name) {
+			l.report.Add(diag.Diagnostic{
+				Type:     "config/type",
+				Message:  "telemetry.otel.headers has a name that no header can have",
+				Range:    headers.Items[i].At,
+				Path:     append(s.PathOf("headers"), name),
+				Expected: edn.Text("the name of a header, such as authorization"),
+				Found:    edn.Text(diag.Short(name)),
+				Hint:     "write it without blanks and colons",
+			})
+		}
 	}
 	at := s.Attrs["endpoint"].At
 	if at == nil {
@@ -74,6 +87,9 @@ func (l *loader) otel(s *decode.Section) *OTel {
 	}
 	return o
 }
+
+// headerName matches the name of a header (RFC 9110, section 5.6.2).
+var headerName = regexp.MustCompile(`^[!#$%&'*+.^_|~0-9A-Za-z-]+$`)
 
 // isCollector reports whether text is a valid URL of a collector.
 func isCollector(text string) bool {
@@ -105,6 +121,9 @@ func (c *Config) OTelHeaders() (map[string]string, error) {
 		text, err := secret.Read(c.lookup)
 		if err != nil {
 			return nil, fmt.Errorf("telemetry.otel.headers.%s: %w", name, err)
+		}
+		if strings.ContainsAny(text, "\r\n\x00") {
+			return nil, fmt.Errorf("telemetry.otel.headers.%s: the secret has a line break, which no header can have", name)
 		}
 		out[name] = text
 	}

@@ -279,10 +279,16 @@ func (d *dataDir) checkFormat() error {
 
 // writeFormat writes FORMAT atomically: with a partial file no later daemon could start.
 func (d *dataDir) writeFormat(text string) error {
-	if err := renameio.WriteFile(filepath.Join(d.path, "FORMAT"), []byte(text+"\n"), 0o600); err != nil {
+	if err := replaceFile(filepath.Join(d.path, "FORMAT"), text+"\n"); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	return nil
+}
+
+// replaceFile replaces a file of the data directory atomically. The new one is written beside it, since
+// others may read the directory of temporary files.
+func replaceFile(path, text string) error {
+	return renameio.WriteFile(path, []byte(text), 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 // hostID returns the id of the host of a locked data directory, and creates it on first use. A copy
@@ -295,7 +301,7 @@ func hostID(dir string) (string, error) {
 	}
 	id := ulid.Make().String()
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = renameio.WriteFile(path, []byte(id+"\n"), 0o600)
+		err = replaceFile(path, id+"\n")
 	}
 	if err != nil {
 		return "", fmt.Errorf("id of the host: %w", err)
@@ -319,8 +325,7 @@ func (d *dataDir) prepareRun() error {
 		_, _ = rand.Read(b[:]) // never fails
 		d.token = base64.RawURLEncoding.EncodeToString(b[:])
 	}
-	// WriteFile replaces the file atomically.
-	if err := renameio.WriteFile(AdminTokenFile(d.path), []byte(d.token+"\n"), 0o600); err != nil {
+	if err := replaceFile(AdminTokenFile(d.path), d.token+"\n"); err != nil {
 		return fmt.Errorf("admin token: %w", err)
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/google/renameio/v2"
 )
 
 // secretKeyFile is the file with the key of the hashes that replace secrets in the journal.
@@ -27,7 +25,7 @@ func secretKey(dir string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, secretKeyBytes)
 		_, _ = rand.Read(key) // never fails
-		err = renameio.WriteFile(path, []byte(hex.EncodeToString(key)+"\n"), 0o600)
+		err = replaceFile(path, hex.EncodeToString(key)+"\n")
 		return key, err
 	}
 	if err != nil {

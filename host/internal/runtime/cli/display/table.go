@@ -13,9 +13,15 @@ const lastWidth = 30
 
 // Table writes rows aligned under their headings. Text of the last column that does not fit is
 // continued on the next lines; columns that do not fit are listed by name below the row. Words are
-// not split.
+// not split. Control characters are escaped: labels and descriptions are texts of users.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	width := make([]int, len(head))
+	for k, row := range rows {
+		rows[k] = make([]string, len(row))
+		for i, cell := range row {
+			rows[k][i] = Printable(cell)
+		}
+	}
 	for _, row := range append([][]string{head}, rows...) {
 		for i, cell := range row {
 			width[i] = max(width[i], len([]rune(cell)))
