@@ -18,7 +18,7 @@ import (
 func payloadChecks() []Check {
 	return []Check{
 		{ID: "core/describe/schemas", Requirements: []string{"DESCRIBE-005"},
-			Text: "every schema that a capability names is built in or comes with the description, and can be read",
+			Text: "every schema that a capability names is built in or comes with the description, which is within its limits, and can be read",
 			run:  describeSchemas},
 		{ID: "core/invoke/out-schema", Requirements: []string{"CALL-003"},
 			Text: "the output of a value fits the output schema of its intent",
@@ -65,6 +65,12 @@ func describeSchemas(ctx context.Context, b *bench) error {
 	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
 		return want("schemas that can be read", "%v", err)
+	}
+	if schema.PatternInstructions(d.Schemas) > schema.MaxPatterns {
+		return want(fmt.Sprintf("patterns of at most %d instructions in all schemas", schema.MaxPatterns), "more than that")
+	}
+	if n := len(d.Value().Canonical()); n > contract.MaxDescription {
+		return want(fmt.Sprintf("a description of at most %d bytes of EDN", contract.MaxDescription), "%d", n)
 	}
 	for _, q := range b.questions(d) {
 		for _, name := range []string{q.capability.InSchema.For(q.intent), q.capability.OutSchema.For(q.intent)} {

@@ -32,6 +32,9 @@ type Description struct {
 	Limits edn.Value
 }
 
+// MaxDescription is the maximum size of the canonical EDN of a description, in bytes.
+const MaxDescription = 1 << 20
+
 // ParseDescription reads the description of a plugin. Unknown keys are ignored,
 // so that newer plugins work, but are rejected inside the metadata of a
 // capability. The error is an [*Error] of type capability/invalid-metadata that

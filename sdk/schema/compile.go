@@ -359,8 +359,8 @@ func (c *compiler) link(lookup func(string) (*Schema, bool), known []string) {
 
 // rings reports references through which a schema refers to itself without
 // consuming input: validation with such a schema would never end.
-func (c *compiler) rings() {
-	state := make(map[*Schema]int)
+// state has what is known of schemas of all forms.
+func (c *compiler) rings(state map[*Schema]int) {
 	for _, r := range c.refs {
 		if r.from.target != nil && ring(r.from, state) {
 			c.path = r.path

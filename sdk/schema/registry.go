@@ -39,8 +39,9 @@ func NewRegistry(specs map[string]edn.Value) (*Registry, error) {
 	for _, c := range compilers {
 		c.link(r.Lookup, r.names)
 	}
+	state := make(map[*Schema]int)
 	for _, c := range compilers {
-		c.rings()
+		c.rings(state)
 		all.list = append(all.list, c.list...)
 		nodes = append(nodes, c.nodes...)
 	}

@@ -209,6 +209,27 @@ func TestProperties(t *testing.T) {
 	assert.False(t, s.Valid(read(t, "{:model 1}")), "a default does not stand in for a missing key")
 }
 
+// CALL-013: the patterns of a description are counted before any of them is compiled, about as they are
+// compiled.
+func TestPatternInstructions(t *testing.T) {
+	for pattern, least := range map[string]int{
+		`x`: 1, `^[a-z]+$`: 3, `x{990}`: 990, `(ab|cd){10,40}`: 160, `((a{10}){10})`: 100, `\d{4}-\d{2}`: 7, `(`: 0, `x*y?`: 4,
+	} {
+		spec := edn.Vector(edn.K("map"), edn.Vector(edn.K("a"), edn.Vector(edn.K("re"), edn.Text(pattern))))
+		n := PatternInstructions(map[string]edn.Value{"s": spec})
+		assert.GreaterOrEqual(t, n, least, pattern)
+		assert.LessOrEqual(t, n, 2*least+40, pattern)
+	}
+	many := []edn.Value{edn.K("or")}
+	for i := range 5000 {
+		many = append(many, edn.Vector(edn.K("re"), edn.Text(fmt.Sprintf("x{990}%d", i))))
+	}
+	assert.Greater(t, PatternInstructions(map[string]edn.Value{"s": edn.Vector(many...)}), MaxPatterns)
+	for name, spec := range builtinSpecs() {
+		assert.Less(t, PatternInstructions(map[string]edn.Value{name: spec}), MaxPatterns/10, name)
+	}
+}
+
 // SCH-009: rings of references without a collection are rejected; other
 // recursion is as deep as the value.
 func TestRecursion(t *testing.T) {
@@ -221,6 +242,13 @@ func TestRecursion(t *testing.T) {
 		require.Error(t, err)
 		assert.Contains(t, err.Error(), "without consuming input")
 	}
+	const long = 100_000 // each link is looked at once
+	chain := map[string]edn.Value{fmt.Sprint("s", long): edn.K("int")}
+	for i := range long {
+		chain[fmt.Sprint("s", i)] = edn.Vector(edn.K("ref"), edn.K(fmt.Sprint("s", i+1)))
+	}
+	_, err := NewRegistry(chain)
+	require.NoError(t, err)
 	r, err := NewRegistry(specsOf(t, map[string]string{
 		"tree": "[:map {:closed true} [:v :int] [:kids {:optional true} [:vector [:ref :tree]]]]",
 		"json": "[:or :nil :boolean :number :string [:vector [:ref :json]] [:map-of :string [:ref :json]]]",

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -658,6 +659,27 @@ func TestExpectedMetadataIsNotCut(t *testing.T) {
 	require.Len(t, ds, 1)
 	assert.Equal(t, "capability/invalid-metadata", ds[0].Type)
 	assert.Contains(t, ds[0].Message, "expected "+expected.String())
+}
+
+// CALL-013: a plugin whose patterns would need too much memory cannot be used; the host does not compile
+// them.
+func TestPatternsOfAPluginAreBounded(t *testing.T) {
+	many := []edn.Value{edn.K("or")}
+	for i := range 40_000 {
+		many = append(many, edn.Vector(edn.K("re"), edn.Text(fmt.Sprintf("x{990}%d", i))))
+	}
+	d := contract.Description{Name: "greedy", Schemas: map[string]edn.Value{"req/greedy": edn.Vector(many...)}}
+	_, ds := config.Load(t.Context(), configtest.Write(t, configtest.OnePlugin), config.Options{Describer: describing{d}, Env: configtest.NoEnv})
+	require.Len(t, ds, 1)
+	assert.Equal(t, "capability/invalid-metadata", ds[0].Type)
+	assert.Contains(t, ds[0].Message, "100000 instructions")
+}
+
+// describing describes every plugin in the same way.
+type describing struct{ d contract.Description }
+
+func (f describing) Describe(context.Context, plugins.Plugin, edn.Value) (contract.Description, error) {
+	return f.d, nil
 }
 
 // HCL-013: an unknown profile in the environment does not cause diagnostics about the lock file.

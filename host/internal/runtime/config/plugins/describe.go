@@ -54,9 +54,6 @@ func (f Findings) Error() string {
 	return "the plugin refuses its configuration: " + f[0].Message
 }
 
-// MaxDescription is the maximum size of a plugin description in bytes.
-const MaxDescription = 1 << 20
-
 // ErrNotStarted is the error of a Describer that has no cached description and may not start the
 // plugin. The plugin is then not checked, with a warning.
 var ErrNotStarted = errors.New("the plugin was not started")
@@ -344,9 +341,13 @@ func (r *Reader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 	case err != nil:
 		return d, err
 	}
-	if n := len(d.Value().Canonical()); n > MaxDescription {
+	if n := len(d.Value().Canonical()); n > contract.MaxDescription {
 		return d, contract.Errorf("capability/invalid-metadata", "its description has %d bytes, over the limit of %s",
-			n, language.FormatBytes(MaxDescription))
+			n, language.FormatBytes(contract.MaxDescription))
+	}
+	if n := schema.PatternInstructions(d.Schemas); n > schema.MaxPatterns {
+		return d, contract.Errorf("capability/invalid-metadata",
+			"the patterns of its schemas have more than %d instructions", schema.MaxPatterns)
 	}
 	return d, nil
 }

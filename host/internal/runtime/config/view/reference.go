@@ -13,7 +13,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -54,7 +53,7 @@ func Limits() []Limit {
 		{"intent blocks", n(build.MaxIntents)},
 		{"check blocks", n(build.MaxNamed)},
 		{"schema blocks", n(build.MaxNamed)},
-		{"size of a plugin description", size(plugins.MaxDescription)},
+		{"size of a plugin description", size(contract.MaxDescription)},
 		{"labels of a block in a plugin's configuration", n(decode.MaxSchemaLabels)},
 		{"depth of a plugin's configuration", n(decode.MaxSchemaDepth)},
 		{"entries of a plugin's configuration", n(decode.MaxSchemaEntries)},
