@@ -178,6 +178,7 @@ type responsesBody struct {
 type responsesUsage struct {
 	In     *count `json:"input_tokens"`
 	Out    *count `json:"output_tokens"`
+	Total  count  `json:"total_tokens"`
 	InMore struct {
 		Cached  *count `json:"cached_tokens"`
 		Written *count `json:"cache_write_tokens"`
@@ -378,6 +379,7 @@ func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat
 		u.InMore.Cached.set(&into.Usage.Cached)
 		u.InMore.Written.set(&into.Usage.Written)
 		u.OutMore.Reasoning.set(&into.Usage.Reasoning)
+		into.Usage = withTotal(into.Usage, int64(u.Total), false)
 	}
 	var pieces []chat.Piece
 	if len(into.Blocks) == 0 && into.Refusal.Len() == 0 {
