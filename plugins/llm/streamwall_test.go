@@ -50,6 +50,7 @@ const (
 	tgi           = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
 	tgiFinish     = "text-generation-inference cdc005b, router/src/lib.rs: FinishReason::format"
 	together      = "Together, together-python 0c625ea, src/together/types/common.py: FinishReason"
+	miniMax       = "MiniMax-AI/MiniMax-M2.5 issue 2: role is an empty text"
 	zai           = "Z.ai, seen in can1357/oh-my-pi pull request 683"
 	liteLLM       = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
 	lmStudio      = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
@@ -176,6 +177,14 @@ func openAIFaults() []streamFault {
 				says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"refusal","refusal":"No."}]}}`) + " | finish:stop | done",
 				want: "provider/refused",
 			},
+			streamFault{
+				name: "an empty role", source: miniMax,
+				says: "start | " + chunk(`{"index":0,"delta":{"role":"","content":"Hello world."}}`) + " | finish:stop | done", meant: "Hello world.",
+			},
+			streamFault{
+				name: "a role without a text", source: proxy,
+				says: "start | " + chunk(`{"index":0,"delta":{"role":"user","content":""}}`) + " | text:Hello world. | finish:stop | done", meant: "Hello world.",
+			},
 			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
 		),
 		product(proxy, "stream/truncated", "Hello world.", map[string]string{
@@ -193,6 +202,8 @@ func openAIFaults() []streamFault {
 			"a part of another kind":     chunk(`{"index":0,"delta":{"content":[{"type":"image_url","image_url":{"url":"x"}}]}}`),
 			"a part with a value":        chunk(`{"index":0,"delta":{"content":[{"type":"output_text","value":"lost "}]}}`),
 			"a part that is a text":      chunk(`{"index":0,"delta":{"content":["lost "]}}`),
+			"a text of a tool":           chunk(`{"index":0,"delta":{"role":"tool","content":"lost "}}`),
+			"a text of the user":         chunk(`{"index":0,"delta":{"role":"user","content":"lost "}}`),
 		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"done", "do:cut"}),
 		product(proxy, "", "", map[string]string{
 			"a text": `"usage":"9"`, "a list": `"usage":[9,3]`, "texts": `"usage":{"prompt_tokens":"9","completion_tokens":"3"}`, "floats": `"usage":{"prompt_tokens":9.0,"completion_tokens":3.0}`,
