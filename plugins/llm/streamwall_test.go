@@ -68,6 +68,8 @@ const (
 	inMessages    = "Amm1rr/WebAI-to-API issue 55: messages in place of deltas"
 	detokenizer   = "tenstorrent/tt-inference-server pull request 2594, waybarrios/vllm-mlx pull request 195: a token is a part of a character"
 	responses     = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
+	filtered      = "ENTERPILOT/GoModel pull request 953: a gateway edits the events and keeps their numbers"
+	someNumbers   = "BerriAI/litellm pull request 28899: the number is 0 where the gateway makes an event"
 	proxy         = "no public source: a proxy or a server that writes another form"
 	mistral       = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
 	mistralFinish = "Mistral, client-python 3c51fd6: chatcompletionchoicefinishreason.md"
@@ -228,6 +230,10 @@ func responsesFaults() []streamFault {
 	part := func(index int, text string) string {
 		return fmt.Sprintf(`data:{"type":"response.output_text.done","output_index":%d,"text":%q}`, index, text)
 	}
+	numbered := func(number, content int, text string) string {
+		return fmt.Sprintf(`data:{"type":"response.output_text.delta","output_index":0,"content_index":%d,"sequence_number":%d,"delta":%q}`, content, number, text)
+	}
+	unproven := end("completed", `"output":[]`)
 	var all []streamFault
 	for code, want := range map[string]string{
 		"server_error":                   "provider/error",
@@ -279,6 +285,7 @@ func responsesFaults() []streamFault {
 			"a delta is missing at the end": end("completed", `"output":[`+message("Hello world.")+`]`),
 			"a call is missing":             end("completed", `"output":[`+message("Hello ")+`,{"type":"function_call","call_id":"t"}]`),
 			"a part differs":                part(0, "Hello world.") + " | finish:stop",
+			"a part is shorter":             part(0, "Hell") + " | finish:stop",
 		}, []string{"start | text:Hello  | @ | $"}, []string{"do:cut"}),
 		plain(
 			streamFault{
@@ -332,6 +339,53 @@ func responsesFaults() []streamFault {
 				name: "a part without deltas after another one", source: proxy,
 				says:  "start | text:Hello  | " + part(0, "Hello ") + " | " + part(1, "world.") + " | finish:stop",
 				meant: "Hello world.",
+			},
+			streamFault{
+				name: "an event is missing by its number", source: network,
+				says: "start | " + numbered(3, 0, "Hello ") + " | " + numbered(5, 0, "world.") + " | " + unproven,
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "an event without a text is left out and the whole text repeated", source: filtered,
+				says: "start | " + numbered(3, 0, "Hello ") + " | " + numbered(5, 0, "world.") + " | " +
+					end("completed", `"output":[`+message("Hello world.")+`]`),
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "numbers that do not rise", source: someNumbers,
+				says:  "start | " + numbered(3, 0, "Hello ") + " | " + numbered(0, 0, "wor") + " | " + numbered(5, 0, "ld.") + " | " + unproven,
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "numbers of another kind", source: proxy,
+				says: `start | data:{"type":"response.output_text.delta","output_index":0,"content_index":"0","sequence_number":"3","delta":"Hello "} | ` +
+					`data:{"type":"response.output_text.delta","output_index":0,"content_index":"0","sequence_number":{},"delta":"world."} | ` + unproven,
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts one after another", source: responses,
+				says: "start | " + numbered(1, 0, "Hello ") + " | " + part(0, "Hello ") + " | " + numbered(3, 1, "world.") +
+					` | data:{"type":"response.output_text.done","output_index":0,"content_index":1,"text":"world."} | ` + end("completed", `"output":[`+message("Hello world.")+`]`),
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts one after another without indexes", source: proxy,
+				says: "start | text:Hello  | " + part(0, "Hello ") + " | text:world. | " + part(0, "world.") + " | finish:stop", meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts whose pieces alternate", source: proxy,
+				says: "start | " + numbered(1, 0, "Hel") + " | " + numbered(2, 1, "lo ") + " | " + numbered(3, 0, "world.") + " | finish:stop",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "an end that says completed of a queued response", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.completed","response":{"id":"r","status":"queued"}} | do:cut`,
+				want: "stream/truncated",
+			},
+			streamFault{
+				name: "an end that says completed of a response in progress", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.completed","response":{"id":"r","status":"in_progress"}} | do:cut`,
+				want: "stream/truncated",
 			},
 			streamFault{
 				name: "without items", source: proxy,
