@@ -364,7 +364,8 @@ func responsesFaults() []streamFault {
 			},
 			streamFault{
 				name: "parts one after another", source: responses,
-				says: "start | " + numbered(1, 0, "Hello ") + " | " + part(0, "Hello ") + " | " + numbered(3, 1, "world.") +
+				says: "start | " + numbered(1, 0, "Hello ") + ` | data:{"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Hello "} | ` +
+					`data:{"type":"response.content_part.added","output_index":0,"content_index":1,"part":{"type":"output_text","text":""}} | ` + numbered(4, 1, "world.") +
 					` | data:{"type":"response.output_text.done","output_index":0,"content_index":1,"text":"world."} | ` + end("completed", `"output":[`+message("Hello world.")+`]`),
 				meant: "Hello world.",
 			},
@@ -469,12 +470,12 @@ func anthropicFaults() []streamFault {
 		all = append(all, product(messages, e.want, "", map[string]string{e.word: event, e.word + " with its name": "line:event: error | " + event, e.word + " without a type": `data:{"error":{"type":"` + e.word + `","message":"it failed"}}`}, places, []string{"done", "do:cut"})...)
 	}
 	block := func(index int, text string) string {
-		return fmt.Sprintf(`data:{"type":"content_block_start","index":%d,"content_block":{"type":"text","text":%q}}`, index, text)
+		return fmt.Sprintf(`event:{"type":"content_block_start","index":%d,"content_block":{"type":"text","text":%q}}`, index, text)
 	}
 	piece := func(index int, text string) string {
-		return fmt.Sprintf(`data:{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%q}}`, index, text)
+		return fmt.Sprintf(`event:{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%q}}`, index, text)
 	}
-	stop := func(index int) string { return fmt.Sprintf(`data:{"type":"content_block_stop","index":%d}`, index) }
+	stop := func(index int) string { return fmt.Sprintf(`event:{"type":"content_block_stop","index":%d}`, index) }
 	return slices.Concat(all,
 		product(proxy, "", "", map[string]string{
 			"a text": `"3"`, "a list": `[3]`, "a number": `3`, "texts": `{"output_tokens":"3"}`, "floats": `{"output_tokens":3.0}`, "below zero": `{"output_tokens":-3}`,
@@ -549,7 +550,7 @@ func anthropicFaults() []streamFault {
 			},
 			streamFault{
 				name: "a piece named ping", source: proxy,
-				says: "start | text:Hello  | line:event: ping | " + piece(0, "world.") + " | finish:stop | done", meant: "Hello world.",
+				says: "start | text:Hello  | line:event: ping | " + strings.Replace(piece(0, "world."), "event:", "data:", 1) + " | finish:stop | done", meant: "Hello world.",
 			},
 			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
 		))
