@@ -459,7 +459,8 @@ intent "sat/solve" {
 }
 
 # An answer for a person; only language models serve it. Each max_tokens here has
-# room for twice max_chars of prose: the gate rejects an answer that is cut there.
+# room for twice max_chars of English prose: the gate rejects an answer that is cut
+# there. Raise it for Chinese or Japanese, which take about a token for each character.
 intent "text/respond" {
   in          = "req/text"
   out         = "res/text"

@@ -100,7 +100,8 @@ func afterRounds(ids ...string) string {
 }
 
 // LLM-045: calls are kept apart also if a server gives all of them one index, or none. Fragments of
-// one call stay together, also if a server repeats its name, or makes an id for each.
+// one call stay together, also if a server repeats its name, or makes an id for each. An answer
+// without the call of an index is rejected.
 func TestCallsWithOneIndex(t *testing.T) {
 	k := talks()["openai-chat"]
 	chunk := func(field, calls string) string {
@@ -131,6 +132,9 @@ func TestCallsWithOneIndex(t *testing.T) {
 		{"an id for each fragment", []string{
 			chunk("delta", call(zero, `"1"`, name, a[:5])), chunk("delta", call(zero, `"2"`, `null`, a[5:])),
 		}, two[:1]},
+		{"from another index on", []string{
+			chunk("delta", call(`"index":1,`, `"1"`, name, a)), chunk("delta", call(`"index":2,`, `"2"`, name, b)),
+		}, two},
 		{"the name with each fragment", []string{
 			chunk("delta", call(zero, `"1"`, name, a[:5])), chunk("delta", call(zero, `"1"`, name, a[5:])), chunk("delta", call(zero, `""`, name, "")),
 		}, two[:1]},
@@ -143,6 +147,17 @@ func TestCallsWithOneIndex(t *testing.T) {
 			args = append(args, c.Key("args").String())
 		}
 		assert.Equal(t, tt.want, args, tt.about)
+	}
+	for about, parts := range map[string][]string{
+		"a call between two is missing": {
+			chunk("delta", call(zero, `"1"`, name, a)), chunk("delta", call(`"index":2,`, `"3"`, name, b)),
+		},
+		"the same in one chunk": {chunk("delta", call(zero, `"1"`, name, a)+","+call(`"index":2,`, `"3"`, name, b))},
+	} {
+		r := newRig(t, "openai-chat", "", "", k.says(append(parts, k.finish("tool"), k.end)...))
+		o := r.ask(t.Context(), "model/chat", withTools, "", nil)
+		require.NotNil(t, o.err, about)
+		assert.Equal(t, "stream/truncated", o.err.Type, about)
 	}
 }
 

@@ -254,8 +254,9 @@ func TestUsageRestsOnTheBestCount(t *testing.T) {
 }
 
 // LLM-020: a stated 0 contradicts a request or an answer of any length, and a 0 after another
-// figure states nothing.
-func TestUsageOfZero(t *testing.T) {
+// figure states nothing. A total above the other figures contradicts them, unless the stated
+// reasoning explains it.
+func TestContradictoryUsage(t *testing.T) {
 	openAI := func(usage string) string { return `{"choices":[],"usage":` + usage + `}` }
 	start := func(usage string) string { return `{"type":"message_start","message":{"usage":` + usage + `}}` }
 	end := func(usage string) string {
@@ -292,6 +293,42 @@ func TestUsageOfZero(t *testing.T) {
 		},
 		{"zeros", "ollama-chat", "", ollama(0, 0), `[13 4 0 :at-least]`},
 		{"zeros", "openai-responses", "", completed(`{"input_tokens":0,"output_tokens":0}`), `[13 4 0 :at-least]`},
+		{
+			"a total above", "openai-chat", "", openAI(`{"prompt_tokens":12,"completion_tokens":5,"total_tokens":500}`),
+			`[12 5 0 :at-least]`,
+		},
+		{
+			"a total above", "openai-responses", "", completed(`{"input_tokens":12,"output_tokens":5,"total_tokens":500}`),
+			`[12 5 0 :at-least]`,
+		},
+		{
+			"cached tokens only in the total", "openai-chat", "",
+			openAI(`{"prompt_tokens":12,"completion_tokens":5,"total_tokens":26,"prompt_tokens_details":{"cached_tokens":9}}`),
+			`[12 5 9 :at-least]`,
+		},
+		{
+			"reasoning only in the total", "openai-chat", "",
+			openAI(`{"prompt_tokens":12,"completion_tokens":5,"total_tokens":50,"completion_tokens_details":{"reasoning_tokens":33}}`),
+			`[12 38 0 :exact]`,
+		},
+		{
+			"reasoning only in the total", "openai-responses", "",
+			completed(`{"input_tokens":12,"output_tokens":5,"total_tokens":50,"output_tokens_details":{"reasoning_tokens":33}}`),
+			`[12 38 0 :exact]`,
+		},
+		{
+			"reasoning in the output", "openai-chat", "",
+			openAI(`{"prompt_tokens":12,"completion_tokens":38,"total_tokens":50,"completion_tokens_details":{"reasoning_tokens":33}}`),
+			`[12 38 0 :exact]`,
+		},
+		{
+			"a total above in the first part", "openai-chat", openAI(`{"prompt_tokens":12,"completion_tokens":1,"total_tokens":17}`),
+			openAI(`{"prompt_tokens":12,"completion_tokens":5,"total_tokens":17}`), `[12 5 0 :exact]`,
+		},
+		{
+			"a total below", "openai-chat", "", openAI(`{"prompt_tokens":12,"completion_tokens":5,"total_tokens":0}`),
+			`[12 5 0 :exact]`,
+		},
 	} {
 		k := talks()[tt.dialect]
 		event := func(data string) string {

@@ -50,6 +50,7 @@ const (
 	tgi           = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
 	tgiFinish     = "text-generation-inference cdc005b, router/src/lib.rs: FinishReason::format"
 	together      = "Together, together-python 0c625ea, src/together/types/common.py: FinishReason"
+	miniMax       = "MiniMax-AI/MiniMax-M2.5 issue 2: role is an empty text"
 	zai           = "Z.ai, seen in can1357/oh-my-pi pull request 683"
 	liteLLM       = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
 	lmStudio      = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
@@ -67,6 +68,8 @@ const (
 	inMessages    = "Amm1rr/WebAI-to-API issue 55: messages in place of deltas"
 	detokenizer   = "tenstorrent/tt-inference-server pull request 2594, waybarrios/vllm-mlx pull request 195: a token is a part of a character"
 	responses     = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
+	filtered      = "ENTERPILOT/GoModel pull request 953: a gateway edits the events and keeps their numbers"
+	someNumbers   = "BerriAI/litellm pull request 28899: the number is 0 where the gateway makes an event"
 	proxy         = "no public source: a proxy or a server that writes another form"
 	mistral       = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
 	mistralFinish = "Mistral, client-python 3c51fd6: chatcompletionchoicefinishreason.md"
@@ -176,6 +179,14 @@ func openAIFaults() []streamFault {
 				says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"refusal","refusal":"No."}]}}`) + " | finish:stop | done",
 				want: "provider/refused",
 			},
+			streamFault{
+				name: "an empty role", source: miniMax,
+				says: "start | " + chunk(`{"index":0,"delta":{"role":"","content":"Hello world."}}`) + " | finish:stop | done", meant: "Hello world.",
+			},
+			streamFault{
+				name: "a role without a text", source: proxy,
+				says: "start | " + chunk(`{"index":0,"delta":{"role":"user","content":""}}`) + " | text:Hello world. | finish:stop | done", meant: "Hello world.",
+			},
 			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
 		),
 		product(proxy, "stream/truncated", "Hello world.", map[string]string{
@@ -193,6 +204,8 @@ func openAIFaults() []streamFault {
 			"a part of another kind":     chunk(`{"index":0,"delta":{"content":[{"type":"image_url","image_url":{"url":"x"}}]}}`),
 			"a part with a value":        chunk(`{"index":0,"delta":{"content":[{"type":"output_text","value":"lost "}]}}`),
 			"a part that is a text":      chunk(`{"index":0,"delta":{"content":["lost "]}}`),
+			"a text of a tool":           chunk(`{"index":0,"delta":{"role":"tool","content":"lost "}}`),
+			"a text of the user":         chunk(`{"index":0,"delta":{"role":"user","content":"lost "}}`),
 		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"done", "do:cut"}),
 		product(proxy, "", "", map[string]string{
 			"a text": `"usage":"9"`, "a list": `"usage":[9,3]`, "texts": `"usage":{"prompt_tokens":"9","completion_tokens":"3"}`, "floats": `"usage":{"prompt_tokens":9.0,"completion_tokens":3.0}`,
@@ -217,6 +230,10 @@ func responsesFaults() []streamFault {
 	part := func(index int, text string) string {
 		return fmt.Sprintf(`data:{"type":"response.output_text.done","output_index":%d,"text":%q}`, index, text)
 	}
+	numbered := func(number, content int, text string) string {
+		return fmt.Sprintf(`data:{"type":"response.output_text.delta","output_index":0,"content_index":%d,"sequence_number":%d,"delta":%q}`, content, number, text)
+	}
+	unproven := end("completed", `"output":[]`)
 	var all []streamFault
 	for code, want := range map[string]string{
 		"server_error":                   "provider/error",
@@ -268,6 +285,7 @@ func responsesFaults() []streamFault {
 			"a delta is missing at the end": end("completed", `"output":[`+message("Hello world.")+`]`),
 			"a call is missing":             end("completed", `"output":[`+message("Hello ")+`,{"type":"function_call","call_id":"t"}]`),
 			"a part differs":                part(0, "Hello world.") + " | finish:stop",
+			"a part is shorter":             part(0, "Hell") + " | finish:stop",
 		}, []string{"start | text:Hello  | @ | $"}, []string{"do:cut"}),
 		plain(
 			streamFault{
@@ -321,6 +339,54 @@ func responsesFaults() []streamFault {
 				name: "a part without deltas after another one", source: proxy,
 				says:  "start | text:Hello  | " + part(0, "Hello ") + " | " + part(1, "world.") + " | finish:stop",
 				meant: "Hello world.",
+			},
+			streamFault{
+				name: "an event is missing by its number", source: network,
+				says: "start | " + numbered(3, 0, "Hello ") + " | " + numbered(5, 0, "world.") + " | " + unproven,
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "an event without a text is left out and the whole text repeated", source: filtered,
+				says: "start | " + numbered(3, 0, "Hello ") + " | " + numbered(5, 0, "world.") + " | " +
+					end("completed", `"output":[`+message("Hello world.")+`]`),
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "numbers that do not rise", source: someNumbers,
+				says:  "start | " + numbered(3, 0, "Hello ") + " | " + numbered(0, 0, "wor") + " | " + numbered(5, 0, "ld.") + " | " + unproven,
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "numbers of another kind", source: proxy,
+				says: `start | data:{"type":"response.output_text.delta","output_index":0,"content_index":"0","sequence_number":"3","delta":"Hello "} | ` +
+					`data:{"type":"response.output_text.delta","output_index":0,"content_index":"0","sequence_number":{},"delta":"world."} | ` + unproven,
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts one after another", source: responses,
+				says: "start | " + numbered(1, 0, "Hello ") + ` | data:{"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Hello "} | ` +
+					`data:{"type":"response.content_part.added","output_index":0,"content_index":1,"part":{"type":"output_text","text":""}} | ` + numbered(4, 1, "world.") +
+					` | data:{"type":"response.output_text.done","output_index":0,"content_index":1,"text":"world."} | ` + end("completed", `"output":[`+message("Hello world.")+`]`),
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts one after another without indexes", source: proxy,
+				says: "start | text:Hello  | " + part(0, "Hello ") + " | text:world. | " + part(0, "world.") + " | finish:stop", meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts whose pieces alternate", source: proxy,
+				says: "start | " + numbered(1, 0, "Hel") + " | " + numbered(2, 1, "lo ") + " | " + numbered(3, 0, "world.") + " | finish:stop",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "an end that says completed of a queued response", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.completed","response":{"id":"r","status":"queued"}} | do:cut`,
+				want: "stream/truncated",
+			},
+			streamFault{
+				name: "an end that says completed of a response in progress", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.completed","response":{"id":"r","status":"in_progress"}} | do:cut`,
+				want: "stream/truncated",
 			},
 			streamFault{
 				name: "without items", source: proxy,
@@ -404,12 +470,12 @@ func anthropicFaults() []streamFault {
 		all = append(all, product(messages, e.want, "", map[string]string{e.word: event, e.word + " with its name": "line:event: error | " + event, e.word + " without a type": `data:{"error":{"type":"` + e.word + `","message":"it failed"}}`}, places, []string{"done", "do:cut"})...)
 	}
 	block := func(index int, text string) string {
-		return fmt.Sprintf(`data:{"type":"content_block_start","index":%d,"content_block":{"type":"text","text":%q}}`, index, text)
+		return fmt.Sprintf(`event:{"type":"content_block_start","index":%d,"content_block":{"type":"text","text":%q}}`, index, text)
 	}
 	piece := func(index int, text string) string {
-		return fmt.Sprintf(`data:{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%q}}`, index, text)
+		return fmt.Sprintf(`event:{"type":"content_block_delta","index":%d,"delta":{"type":"text_delta","text":%q}}`, index, text)
 	}
-	stop := func(index int) string { return fmt.Sprintf(`data:{"type":"content_block_stop","index":%d}`, index) }
+	stop := func(index int) string { return fmt.Sprintf(`event:{"type":"content_block_stop","index":%d}`, index) }
 	return slices.Concat(all,
 		product(proxy, "", "", map[string]string{
 			"a text": `"3"`, "a list": `[3]`, "a number": `3`, "texts": `{"output_tokens":"3"}`, "floats": `{"output_tokens":3.0}`, "below zero": `{"output_tokens":-3}`,
@@ -484,7 +550,7 @@ func anthropicFaults() []streamFault {
 			},
 			streamFault{
 				name: "a piece named ping", source: proxy,
-				says: "start | text:Hello  | line:event: ping | " + piece(0, "world.") + " | finish:stop | done", meant: "Hello world.",
+				says: "start | text:Hello  | line:event: ping | " + strings.Replace(piece(0, "world."), "event:", "data:", 1) + " | finish:stop | done", meant: "Hello world.",
 			},
 			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
 		))

@@ -41,6 +41,7 @@ func (c *command) modelPricesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.priceList(loaded.Host.DataDir)
 			return c.printModelPrices(loaded)
 		},
 	}
@@ -81,17 +82,20 @@ func (c *command) dataDir(ctx context.Context) string {
 	return cfg.Host.DataDir
 }
 
-// priceList returns the price list in force.
-func (c *command) priceList(ctx context.Context) pricelist.List {
-	list, err := pricelist.InForce(c.dataDir(ctx), time.Now())
+// priceList returns the price list in force. It warns if an installed list cannot be read.
+func (c *command) priceList(dataDir string) pricelist.List {
+	list, err := pricelist.InForce(dataDir, time.Now())
 	if err != nil {
-		c.warn("%s; the shipped prices are used", err)
+		c.warn(unreadList, err)
 	}
 	return list
 }
 
+// unreadList is the format of a message about an installed list that cannot be read.
+const unreadList = "%s; the shipped prices are used"
+
 func (c *command) printPriceList(ctx context.Context) error {
-	list := c.priceList(ctx)
+	list := c.priceList(c.dataDir(ctx))
 	switch c.format {
 	case formatEDN:
 		_, err := c.env.Stdout.Write(list.Text())
@@ -207,10 +211,10 @@ func (c *command) updatePrices(ctx context.Context, file string, dry bool) error
 	case err != nil:
 		return &setup.EnvironmentError{Op: "read price list " + file, Err: err}
 	}
-	changes := pricelist.Compare(c.priceList(ctx), list)
+	dir := c.dataDir(ctx)
+	changes := pricelist.Compare(c.priceList(dir), list)
 	installed := ""
 	if !dry {
-		dir := c.dataDir(ctx)
 		if dir == "" {
 			return contract.Errorf("config/missing",
 				"there is no configuration, so no data directory for the price list").
@@ -284,9 +288,13 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 	return nil
 }
 
-// examinePrices reports models whose costs are unknown or based on old prices.
+// examinePrices reports an installed price list that is not used, and models whose costs are unknown
+// or based on old prices.
 func examinePrices(e *doctor.Examination, loaded *setup.Loaded) {
 	prices, now := loaded.ModelPrices(), time.Now()
+	if _, err := pricelist.InForce(loaded.Host.DataDir, now); err != nil {
+		e.Add("prices", "list", doctor.Weak, unreadList, err)
+	}
 	for i, m := range prices {
 		if remark := m.Remark(now); remark != "" {
 			e.Add("prices", m.Plugin+"/"+m.Label, doctor.Weak, "%s", remark)

@@ -67,7 +67,7 @@ func TestModelPrices(t *testing.T) {
 }
 
 // CLI-001, CLI-002: the price list of an operator is checked, compared and
-// installed.
+// installed. A damaged one is reported where prices are shown.
 func TestModelPricesUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "ferment.hcl", testProfile+accountBlock(threeModels))
@@ -120,6 +120,12 @@ func TestModelPricesUpdate(t *testing.T) {
 		assert.False(t, f.Key("expected").IsNil())
 	}
 	assert.Equal(t, ":list", from("other"), "the list before holds")
+	w.write("var/prices.edn", "{")
+	w.write("mine.edn", head+"\n"+entry+"]}")
+	assert.Contains(t, w.run("doctor", "--edn").value(t).Key("parts").String(), `:area :prices :name "list" :state :weak`)
+	assert.Contains(t, w.run("model", "prices").stderr, "var/prices.edn", "the installed list is not used")
+	require.Zero(t, w.run("model", "prices", "update", "mine.edn").code)
+	assert.NotContains(t, w.run("model", "prices").stderr, "var/prices.edn", "it is installed again")
 	assert.Equal(t, 3, w.run("model", "prices", "update", "nothing.edn").code)
 	assert.Equal(t, 2, w.run("model", "prices", "update").code)
 }

@@ -138,6 +138,8 @@ type Usage struct {
 	In, Out, Cached, Reasoning int64
 	// Written counts input tokens that were put into the provider's cache.
 	Written int64
+	// Short means that the total that the provider stated is above the sum of In and Out.
+	Short bool
 }
 
 // Unstated returns the usage of a provider that states none.

@@ -42,7 +42,7 @@ func formats() map[Name]format {
 		},
 		Responses: {
 			encode:   encodeResponses,
-			decoder:  func(Preset) Decoder { return &responsesDecoder{whole: map[int]bool{}} },
+			decoder:  func(Preset) Decoder { return &responsesDecoder{parts: map[partKey]*partText{}} },
 			splitter: events, media: eventStream,
 			embedPath: "/embeddings", embedFields: floats,
 		},

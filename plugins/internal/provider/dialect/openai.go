@@ -173,10 +173,18 @@ type openAIChoice struct {
 }
 
 type openAIDelta struct {
+	Role      text         `json:"role"`
 	Content   spoken       `json:"content"`
 	Refusal   text         `json:"refusal"`
 	ToolCalls []openAICall `json:"tool_calls"`
 	Function  *openAIFunc  `json:"function_call"`
+}
+
+// foreign reports whether a delta is of a message that is not the answer. Some servers state an
+// empty role (MiniMax-AI/MiniMax-M2.5 issue 2) or a name of their own for the model.
+func (m *openAIDelta) foreign() bool {
+	others := []text{"system", "developer", "user", "tool", "function"}
+	return slices.Contains(others, m.Role) && (m.Content.text != "" || len(m.ToolCalls) > 0 || m.Function != nil)
 }
 
 type openAICall struct {
@@ -290,7 +298,7 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			continue
 		}
 		var m openAIDelta
-		if err := json.Unmarshal(raw, &m); err != nil || m.Content.unreadable {
+		if err := json.Unmarshal(raw, &m); err != nil || m.Content.unreadable || m.foreign() {
 			return nil, ErrMalformed
 		}
 		if i == 1 && d.deltas {
@@ -353,7 +361,9 @@ func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
 }
 
 // call returns the call that a fragment belongs to: the one with its index, or the last one for
-// servers that send no index.
+// servers that send no index. After index 0, an index above the number of calls proves that a call
+// is missing. A bridge to Anthropic may count from the first block of text
+// (router-for-me/CLIProxyAPI issue 5229).
 func (d *openAIDecoder) call(c openAICall, into *chat.Answer) *chat.RawCall {
 	var call *chat.RawCall
 	index := len(into.Calls)
@@ -362,6 +372,9 @@ func (d *openAIDecoder) call(c openAICall, into *chat.Answer) *chat.RawCall {
 		call = d.calls[index]
 	} else if index > 0 {
 		call = into.Calls[index-1]
+	}
+	if call == nil && d.calls[0] != nil && index > len(into.Calls) {
+		into.Damaged++
 	}
 	if call == nil || c.begins(call) {
 		isNew := false

@@ -29,8 +29,12 @@ func TestRepeatingReadsWhatParsingReads(t *testing.T) {
 			`{"id":"c","choices":[{"index":0,"delta":{"reasoning_content":%s}}]}`,
 			`{"id":"c","choices":[{"index":0,"message":{"content":%s}}]}`,
 			`{"id":"c","choices":[{"index":0,"delta":{"content":%s}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
+			`{"id":"c","choices":[{"index":0,"delta":{"content":%s}}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":9}}`,
+			`{"id":"c","choices":[{"index":0,"delta":{"content":%s}}],"usage":{"total_tokens":12,"completion_tokens_details":{"reasoning_tokens":8}}}`,
+			`{"id":"c","choices":[{"index":0,"delta":{"role":"tool","content":%s}}]}`,
 			`{"error":{"message":%s},"content":"x"}`,
 			`{"id":"c","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"f","arguments":%s}}]}}]}`,
+			`{"id":"c","choices":[{"index":0,"delta":{"content":%s,"tool_calls":[{"index":2,"id":"u","function":{"name":"f"}}]}}]}`,
 		},
 		"anthropic": {
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%s}}`,

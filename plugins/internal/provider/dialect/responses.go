@@ -120,6 +120,8 @@ type responsesEvent struct {
 	Object   text            `json:"object"` // of an answer that is not streamed
 	Index    *int            `json:"output_index"`
 	ItemID   text            `json:"item_id"`
+	Content  count           `json:"content_index"`
+	Number   *count          `json:"sequence_number"`
 	Summary  int             `json:"summary_index"`
 	Delta    spoken          `json:"delta"`
 	Text     spoken          `json:"text"` // of a part that is done
@@ -178,6 +180,7 @@ type responsesBody struct {
 type responsesUsage struct {
 	In     *count `json:"input_tokens"`
 	Out    *count `json:"output_tokens"`
+	Total  count  `json:"total_tokens"`
 	InMore struct {
 		Cached  *count `json:"cached_tokens"`
 		Written *count `json:"cache_write_tokens"`
@@ -189,18 +192,52 @@ type responsesUsage struct {
 
 // responsesDecoder records the ids of the items, which determine their order where a server omits
 // output_index (llama.cpp, issue 20607, 2026-11-25), and whether an item was cut, whatever status
-// the response states. whole has the indexes of texts that came without deltas.
+// the response states. parts has the parts of the texts that had deltas.
 type responsesDecoder struct {
-	ids   []string
-	cut   bool
-	whole map[int]bool
+	ids     []string
+	cut     bool
+	parts   map[partKey]*partText
+	numbers sequence
 }
+
+// partKey holds the index of an item and that of one of its parts.
+type partKey struct {
+	item int
+	part count
+}
+
+// partText is the place of a part in the text of its item. done means that it was repeated.
+type partText struct {
+	start, end int
+	done       bool
+}
+
+// sequence checks the numbers of the events. Some servers number a few events only, or give all of
+// them 0 (BerriAI/litellm pull request 28899): numbers that do not rise prove nothing.
+type sequence struct {
+	last            *count
+	holed, disorder bool
+}
+
+func (s *sequence) add(number *count) {
+	if number == nil {
+		return
+	}
+	if s.last != nil {
+		s.disorder = s.disorder || *number <= *s.last
+		s.holed = s.holed || *number > *s.last+1
+	}
+	s.last = number
+}
+
+func (s *sequence) lacks() bool { return s.holed && !s.disorder }
 
 func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
 	var e responsesEvent
 	if json.Unmarshal(data, &e) != nil || e.Delta.unreadable {
 		return nil, ErrMalformed
 	}
+	d.numbers.add(e.Number)
 	if e.Type == "" && e.Object == "response" {
 		return d.response(data, "", into)
 	}
@@ -231,22 +268,30 @@ func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 
 // delta decodes the events with a part of an item. output_item.done repeats the
 // whole item, so of the other done events only the text is compared, or read if it
-// came without deltas.
+// came without deltas. A delta after it begins the next part of a server that omits content_index.
 func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Piece {
 	index := d.index(e.Index, e.ItemID)
 	switch e.Type {
 	case "response.output_text.delta":
-		delete(d.whole, index)
-		return saidIn(index, e.Delta, into)
-	case "response.output_text.done":
-		have := into.Block(chat.TextPart, index).Text.String()
-		if have == "" || d.whole[index] {
-			d.whole[index] = true
-			return saidIn(index, e.Text, into)
+		all := &into.Block(chat.TextPart, index).Text
+		p := d.parts[partKey{index, e.Content}]
+		if p == nil || p.done {
+			p = &partText{start: all.Len(), end: all.Len()}
+			d.parts[partKey{index, e.Content}] = p
 		}
-		if !strings.Contains(have, strings.TrimSpace(e.Text.text)) {
+		if p.end != all.Len() { // another part has begun
 			into.Damaged++
 		}
+		pieces := saidIn(index, e.Delta, into)
+		p.end = all.Len()
+		return pieces
+	case "response.output_text.done":
+		have := ""
+		if p := d.parts[partKey{index, e.Content}]; p != nil {
+			have = into.Block(chat.TextPart, index).Text.String()[p.start:p.end]
+			p.done = true
+		}
+		return saidIn(index, spoken{text: missing(have, e.Text.text, into)}, into)
 	case "response.refusal.delta":
 		into.Refusal.WriteString(e.Delta.text)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
@@ -378,6 +423,7 @@ func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat
 		u.InMore.Cached.set(&into.Usage.Cached)
 		u.InMore.Written.set(&into.Usage.Written)
 		u.OutMore.Reasoning.set(&into.Usage.Reasoning)
+		into.Usage = withTotal(into.Usage, int64(u.Total), false)
 	}
 	var pieces []chat.Piece
 	if len(into.Blocks) == 0 && into.Refusal.Len() == 0 {
@@ -387,7 +433,11 @@ func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat
 	} else {
 		r.compare(into)
 	}
-	if word == "completed" && slices.Contains([]text{incomplete, "failed", "cancelled"}, r.Status) {
+	if len(r.Output) == 0 && d.numbers.lacks() { // the output would show what is missing
+		into.Damaged++
+	}
+	others := []text{incomplete, "failed", "cancelled", "queued", "in_progress"}
+	if word == "completed" && slices.Contains(others, r.Status) {
 		word = "" // the body says otherwise
 	}
 	d.cut = d.cut || slices.ContainsFunc(r.Output, func(i responsesItem) bool { return i.Status == incomplete })

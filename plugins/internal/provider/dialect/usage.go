@@ -21,12 +21,24 @@ func (r usageReader) read(event []byte, usage json.RawMessage, before chat.Usage
 	if !ok {
 		return before
 	}
-	after := u.counts(before)
-	if hidden := int64(u.Total) - after.In - after.Out; r.total && after.In >= 0 && after.Out >= 0 && hidden > 0 {
-		after.Out += hidden
-		after.Reasoning = max(after.Reasoning, hidden)
+	return withTotal(u.counts(before), int64(u.Total), r.total)
+}
+
+// withTotal compares a usage with the total that the provider states. What the total has above the
+// counts is reasoning if hides is set, or if the provider states as many tokens of reasoning: xAI
+// counts them beside those of the output (UKGovernmentBEIS/inspect_ai issue 5528, 2026-11-29).
+func withTotal(u chat.Usage, total int64, hides bool) chat.Usage {
+	if total <= 0 || u.In < 0 || u.Out < 0 {
+		return u
 	}
-	return after
+	above := total - u.In - u.Out
+	hidden := above > 0 && (hides || above == u.Reasoning)
+	if hidden {
+		u.Out += above
+		u.Reasoning = max(u.Reasoning, above)
+	}
+	u.Short = above > 0 && !hidden
+	return u
 }
 
 // within returns the usage in a field of an event, nil if it has none.

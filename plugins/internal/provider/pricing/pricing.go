@@ -65,6 +65,9 @@ func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
 	if t.Out < 0 {
 		t.Out, t.Mark = counted.Out, Weakest(t.Mark, Estimated)
 	}
+	if stated.Short {
+		t.Mark = AtLeast
+	}
 	if t.Cached+t.Written > t.In {
 		t.In, t.Mark = t.Cached+t.Written, AtLeast
 	}

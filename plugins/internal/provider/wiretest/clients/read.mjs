@@ -17,15 +17,20 @@ const options = { apiKey: 'none', maxRetries: 0, logLevel: 'off' }
 
 const responsesRequest = { model, input: messages, store: false, include: ['reasoning.encrypted_content'] }
 
-function responseSeen({ status, error, output, output_text, incomplete_details, usage }) {
+const commentary = (item) => item.phase === 'commentary'
+const said = (item) => item.content.filter((part) => part.type === 'output_text').map((part) => part.text).join('')
+
+function responseSeen({ status, error, output, incomplete_details, usage }) {
   if (!['completed', 'incomplete'].includes(status)) {
     throw new Error(error?.message || `the stream ended while the response was ${status}`)
   }
   const items = (type) => output.filter((item) => item.type === type)
   const calls = items('function_call').map(({ call_id, name, arguments: args }) => ({ id: call_id, name, args }))
   return {
-    text: output_text,
-    reasoning: items('reasoning').flatMap(({ summary }) => summary.map((part) => part.text)).join('\n\n'),
+    // output_text of the client includes commentary, which is no part of the answer.
+    text: items('message').filter((item) => !commentary(item)).map(said).join(''),
+    reasoning: output.flatMap((item) => (commentary(item) ? said(item) : (item.summary ?? []).map((part) => part.text)))
+      .join('\n\n'),
     sealed: items('reasoning').map((item) => JSON.stringify(item)),
     // This vendor has a word for an answer that was cut only.
     finish: incomplete_details?.reason ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
@@ -70,8 +75,11 @@ const readers = {
     const stream = client.responses.stream(responsesRequest)
     const seen = { text: '', reasoning: '' }
     const items = []
+    let begun = {}
     stream.on('event', (event) => {
-      if (event.type === 'response.output_text.delta') seen.text += event.delta
+      if (event.type === 'response.output_item.added') begun = event.item
+      if (event.type === 'response.output_item.added' && commentary(begun) && seen.reasoning) seen.reasoning += '\n\n'
+      if (event.type === 'response.output_text.delta') seen[commentary(begun) ? 'reasoning' : 'text'] += event.delta
       if (event.type === 'response.reasoning_summary_part.added' && event.summary_index > 0) seen.reasoning += '\n\n'
       if (event.type === 'response.reasoning_summary_text.delta') seen.reasoning += event.delta
       if (event.type === 'response.output_item.done') items[event.output_index] = event.item
