@@ -286,9 +286,6 @@ func (r *request) generation(ctx context.Context) (q derive.GenerateRequest, err
 		Deltas:          r.textDeltas(),
 		Progress:        r.deriveProgress(),
 	}
-	if ownTargets[q.Intent] {
-		return q, ownTarget(q.Intent)
-	}
 	q.Concurrency = r.concurrency()
 	if q.OnFailure, err = oneOf(r, "on-failure", derive.Continue, derive.StopLevel, derive.Stop); err != nil {
 		return q, err

@@ -100,7 +100,7 @@ var contextVerbs = []verb{
 		flags: []flag{
 			frameType,
 			{name: "into", key: "into", kind: kindText, usage: "type of the new frame, if --type is * (default all)"},
-			{name: "policy", kind: kindNameOrEDN, usage: "`POLICY`: concatenate, summarize, filter, custom, or EDN"},
+			{name: "policy", kind: kindNameOrEDN, usage: "`POLICY`: concatenate, summarize, filter, or EDN of any kind"},
 			{name: "recursive", usage: "make the directories below first"},
 			{
 				name:  "order",
