@@ -158,6 +158,41 @@ func TestErrorsOfCallsHaveNoFrameText(t *testing.T) {
 	}
 }
 
+// WS-175: a deletion is of the paths that are known. It stays if such a path is removed from the disk and comes back; a
+// path that is new later is not deleted.
+func TestDeletionAndLaterPaths(t *testing.T) {
+	b := scannedBench(t, map[string]string{"s/1": "one"})
+	b.call("workspace/delete", `{:path "s"}`)
+	made := b.call("context/generate", `{:path "." :recursive? true :frame/type "x"}`)
+	why := map[string]string{}
+	for i := range made.Key("items").Elems() {
+		path, _ := i.Key("path").AsString()
+		why[path], _ = i.Key("why").AsString()
+	}
+	assert.Contains(t, why["s"], "deleted in transaction")
+	require.NoError(t, os.Remove(filepath.Join(b.root, "s/1")))
+	b.call("workspace/scan", `{}`)
+	b.write(map[string]string{"s/1": "one", "s/2": "two"})
+	b.call("workspace/scan", `{}`)
+	b.fails("node/deleted", "context/get-node", `{:path "s"}`)
+	b.fails("node/deleted", "context/get-node", `{:path "s/1"}`)
+	b.put("s/2", "x", "text")
+	b.call("workspace/restore", `{:path "s"}`)
+	b.call("context/get-node", `{:path "s/1"}`)
+}
+
+// WS-113, WS-220: :stop-at of a regeneration names directories of the tree, also removed or deleted ones.
+func TestStopAtIsADirectory(t *testing.T) {
+	b := scannedBench(t, map[string]string{"d/a": "1", "gone/a": "1", "old/a": "1"})
+	b.call("workspace/delete", `{:path "old"}`)
+	require.NoError(t, os.RemoveAll(filepath.Join(b.root, "gone")))
+	b.call("workspace/scan", `{}`)
+	b.call("context/regenerate", `{:path "." :recursive? true :stop-at ["d" "gone" "old" "."]}`)
+	e := b.failure("path/not-in-tree", "context/regenerate", `{:path "." :recursive? true :stop-at ["d" "nope"]}`)
+	assert.Equal(t, "[:stop-at 1]", e.Details.Key("at").String())
+	b.fails("input/invalid", "context/regenerate", `{:path "." :recursive? true :stop-at ["d/a"]}`)
+}
+
 // WS-190: the error of an atomic batch names the item that failed.
 func TestAtomicBatchNamesItem(t *testing.T) {
 	b := start(t, map[string]string{"a": "1"})
