@@ -190,6 +190,7 @@ func TestStopAtIsADirectory(t *testing.T) {
 	b.call("context/regenerate", `{:path "." :recursive? true :stop-at ["d" "gone" "old" "."]}`)
 	e := b.failure("path/not-in-tree", "context/regenerate", `{:path "." :recursive? true :stop-at ["d" "nope"]}`)
 	assert.Equal(t, "[:stop-at 1]", e.Details.Key("at").String())
+	assert.Contains(t, e.Hint, "directory", "the default is about the node of the request")
 	b.fails("input/invalid", "context/regenerate", `{:path "." :recursive? true :stop-at ["d/a"]}`)
 }
 

@@ -178,7 +178,7 @@ func (r *request) wereDirectories(ctx context.Context, key string, paths []strin
 			at := edn.Vector(edn.K(key), edn.Int(int64(i)))
 			found, err := v.Resolve(ctx, store.Ref{Path: path}, true)
 			if err != nil {
-				return contract.AsError(err).WithDetail("at", at)
+				return contract.AsError(err).WithDetail("at", at).WithHint("name a directory of the last scan")
 			}
 			if mode := found.States[0].Mode; mode != id.Dir {
 				return invalid(at, "%s is not a directory, its kind is %s", store.Shown(path), mode.Kind())
