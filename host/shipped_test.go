@@ -283,13 +283,14 @@ func newShippedHost(t *testing.T, env ...string) *shippedHost {
 	return h
 }
 
-// ferment runs a command on the daemon.
-func (h *shippedHost) ferment(args ...string) {
+// ferment runs a command on the daemon and returns what it prints.
+func (h *shippedHost) ferment(args ...string) string {
 	h.t.Helper()
 	cmd := exec.Command("bin/ferment", args...)
 	cmd.Dir, cmd.Env = h.dir, h.env
 	out, err := cmd.CombinedOutput()
 	require.NoError(h.t, err, "%s", out)
+	return string(out)
 }
 
 // ask sends a request for an intent to the daemon.
@@ -456,6 +457,25 @@ func TestShippedPolicy(t *testing.T) {
 			}
 		}
 	})
+}
+
+// WS-095: a custom policy can use the intent context/summarize of the shipped configuration,
+// whichever of its capabilities serves it.
+func TestShippedCustomPolicy(t *testing.T) {
+	h := newShippedHost(t, "MLX_MODEL=tiny")
+	note := filepath.Join(h.dir, "note.txt")
+	h.ferment("workspace", "scan")
+	for order, want := range map[string]string{
+		"nobody none": goodAnswers["context/summarize"],
+		"first down":  goodAnswers["context/summarize"],
+		"every down":  "The harbour is full of boats.", // a sentence of the frame
+	} {
+		text := "The harbour is full of boats. [[context/summarize " + order + "]]"
+		require.NoError(t, os.WriteFile(note, []byte(text), 0o600))
+		h.ferment("context", "put-frame", "tree/tide.sh", note, "--type", "note")
+		h.ferment("context", "synthesize", "tree", "--type", "note", "--policy", "{:kind :custom :intent :context/summarize}")
+		assert.Contains(t, h.ferment("context", "get-node", "tree"), want, order)
+	}
 }
 
 // assertFailed checks that an error says what went wrong with the last candidate.

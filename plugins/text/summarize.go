@@ -130,7 +130,8 @@ func sourceOf(in summarizeIn) (source string, at []any, err error) {
 }
 
 // joinFrames joins frames with a blank line between them, so that no sentence
-// spans two. A frame is a string or a map with :text.
+// spans two. A frame is a string, or a map with :text or, as the frames of a
+// workspace, with :content.
 func joinFrames(frames []edn.Value, at []any) (string, error) {
 	parts := make([]string, len(frames))
 	for i, frame := range frames {
@@ -139,7 +140,10 @@ func joinFrames(frames []edn.Value, at []any) (string, error) {
 			s, ok = frame.Key("text").AsString()
 		}
 		if !ok {
-			return "", refused("a string or a map with :text", frame, append(slices.Clip(at), i)...)
+			s, ok = frame.Key("content").AsString()
+		}
+		if !ok {
+			return "", refused("a string or a map with :text or :content", frame, append(slices.Clip(at), i)...)
 		}
 		parts[i] = s
 	}

@@ -42,12 +42,13 @@ func TestSummarize(t *testing.T) {
 func TestSummarizeFindsTheText(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
 	for input, want := range map[string]string{
-		`{:context {:frames ["No end" {:text "Here."}]}}`:   "No end\n\nHere.",
-		`{:context {:text "Inside."} :prompt "Sum it up."}`: "Inside.",
-		`{:prompt "Only this."}`:                            "Only this.",
-		`{:summary "A summary of a summary."}`:              "A summary of a summary.",
-		`{:text "The text." :prompt "Sum it up."}`:          "The text.",
-		`{:text "The text." :language :en-GB :extra 1}`:     "The text.",
+		`{:context {:frames ["No end" {:text "Here."}]}}`:                                   "No end\n\nHere.",
+		`{:context {:text "Inside."} :prompt "Sum it up."}`:                                 "Inside.",
+		`{:path "d" :frames [{:path "d/a" :content "One."} {:content "No." :text "Two."}]}`: "One.\n\nTwo.",
+		`{:prompt "Only this."}`:                                                            "Only this.",
+		`{:summary "A summary of a summary."}`:                                              "A summary of a summary.",
+		`{:text "The text." :prompt "Sum it up."}`:                                          "The text.",
+		`{:text "The text." :language :en-GB :extra 1}`:                                     "The text.",
 	} {
 		got, _ := p.MustInvoke("text/extractive", edn.MustRead(input)).Key("text").AsString()
 		assert.Equal(t, strings.ReplaceAll(want, "\n\n", " "), got, input)

@@ -102,13 +102,96 @@ func TestDirectoryBecomesFile(t *testing.T) {
 // WS-184, WS-210: a custom policy that does not answer in time is the timeout, and
 // calls have no deadline but that of the request.
 func TestCustomPolicyTimeout(t *testing.T) {
-	b := start(t, map[string]string{"d/a": "1"})
-	b.call("workspace/scan", `{}`)
+	b := scannedBench(t, map[string]string{"d/a": "1"})
+	b.put("d/a", "x", "one")
 	b.host.Answer("eyes/slow", func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
 		assert.Equal(t, edn.Int(longest), c.Request.Key("deadline-ms"))
 		return edn.MustRead(`{:error {:type :timeout/hard :message "the deadline passed" :retryable? true}}`), nil
 	})
 	b.fails("timeout/hard", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :custom :intent :eyes/slow}}`)
+}
+
+// WS-210: the error of a call of another intent says what is wrong with the input, without a text of
+// a frame that the input has: in a custom policy, a custom ordering and a generation, and in a cause.
+func TestErrorsOfCallsHaveNoFrameText(t *testing.T) {
+	const secret = "hunter2"
+	b := scannedBench(t, map[string]string{"d/a": secret})
+	b.put("d/a", "note", secret)
+	findings := `:findings [{:path [:frames] :message "unknown key" :got "` + secret + `"}]`
+	failed := map[string]string{
+		"of a schema": `{:type :invalid-request :message "got ` + secret + `"
+			:details {:path [:input] :reason :input/schema-invalid ` + findings + `}}`,
+		"of a field": `{:type :input/invalid :message "got ` + secret + `"
+			:details {:path [:frames 0] :expected "a map" :got "` + secret + `"}}`,
+		"of a decoder": `{:type :input/invalid :message "decode input: got ` + secret + `"}`,
+		"as a cause": `{:type :budget/exceeded :message "after: got ` + secret + `"
+			:cause {:type :input/invalid :message "got ` + secret + `"}}`,
+	}
+	parts := map[string]string{
+		"of a schema":  "[:input], :input/schema-invalid, [:frames] unknown key",
+		"of a field":   `[:frames 0], expected "a map"`,
+		"of a decoder": "was refused",
+		"as a cause":   "budget",
+	}
+	calls := []struct{ intent, input, want string }{
+		{"context/synthesize", `{:path "d" :frame/type "note" :policy {:kind :custom :intent :team/x}}`, "synthesis/custom-failed"},
+		{"context/compose", `{:path "d/a" :ordering [:custom {:intent :team/x :content? true}]}`, "compose/custom-failed"},
+		{"context/generate", `{:path "d/a" :frame/type "x" :producer :generate :intent :team/x}`, "provider/error"},
+	}
+	for name, answer := range failed {
+		b.host.Answer("team/x", func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+			require.Contains(t, c.Request.Key("input").String(), secret)
+			return edn.MustMap(edn.K("error"), edn.MustRead(answer)), nil
+		})
+		for _, call := range calls {
+			e := b.failure(call.want, call.intent, call.input)
+			assert.NotContains(t, e.Value().String(), secret, "%s %s", name, call.intent)
+			assert.Contains(t, e.FullMessage(), parts[name], "%s %s", name, call.intent)
+			require.NotNil(t, e.Cause, "%s %s", name, call.intent)
+		}
+	}
+	b.host.Answer("team/x", func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		return edn.MustRead(`{:error {:type :provider/unavailable :message "the model is away"}}`), nil
+	})
+	for _, call := range calls[:2] {
+		assert.Contains(t, b.failure(call.want, call.intent, call.input).FullMessage(), "the model is away")
+	}
+}
+
+// WS-175: a deletion is of the paths that are known. It stays if such a path is removed from the disk and comes back; a
+// path that is new later is not deleted.
+func TestDeletionAndLaterPaths(t *testing.T) {
+	b := scannedBench(t, map[string]string{"s/1": "one"})
+	b.call("workspace/delete", `{:path "s"}`)
+	made := b.call("context/generate", `{:path "." :recursive? true :frame/type "x"}`)
+	why := map[string]string{}
+	for i := range made.Key("items").Elems() {
+		path, _ := i.Key("path").AsString()
+		why[path], _ = i.Key("why").AsString()
+	}
+	assert.Contains(t, why["s"], "deleted in transaction")
+	require.NoError(t, os.Remove(filepath.Join(b.root, "s/1")))
+	b.call("workspace/scan", `{}`)
+	b.write(map[string]string{"s/1": "one", "s/2": "two"})
+	b.call("workspace/scan", `{}`)
+	b.fails("node/deleted", "context/get-node", `{:path "s"}`)
+	b.fails("node/deleted", "context/get-node", `{:path "s/1"}`)
+	b.put("s/2", "x", "text")
+	b.call("workspace/restore", `{:path "s"}`)
+	b.call("context/get-node", `{:path "s/1"}`)
+}
+
+// WS-113, WS-220: :stop-at of a regeneration names directories of the tree, also removed or deleted ones.
+func TestStopAtIsADirectory(t *testing.T) {
+	b := scannedBench(t, map[string]string{"d/a": "1", "gone/a": "1", "old/a": "1"})
+	b.call("workspace/delete", `{:path "old"}`)
+	require.NoError(t, os.RemoveAll(filepath.Join(b.root, "gone")))
+	b.call("workspace/scan", `{}`)
+	b.call("context/regenerate", `{:path "." :recursive? true :stop-at ["d" "gone" "old" "."]}`)
+	e := b.failure("path/not-in-tree", "context/regenerate", `{:path "." :recursive? true :stop-at ["d" "nope"]}`)
+	assert.Equal(t, "[:stop-at 1]", e.Details.Key("at").String())
+	assert.Contains(t, e.Hint, "directory", "the default is about the node of the request")
+	b.fails("input/invalid", "context/regenerate", `{:path "." :recursive? true :stop-at ["d/a"]}`)
 }
 
 // WS-190: the error of an atomic batch names the item that failed.

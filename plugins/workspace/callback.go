@@ -5,18 +5,12 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
-
-// ownTargets are the intents of this plugin that call others or change what a
-// request is about to read. None of them may be the target of a callback, so a
-// callback cannot lead back here (WS-095).
-var ownTargets = map[string]bool{
-	"context/generate": true, "context/synthesize": true, "context/regenerate": true, "context/batch": true, "workspace/watch": true,
-}
 
 // rank orders frames by an intent (WS-133). The intent gets the descriptors of frames, without
 // those whose path may not be sent, and must return frame ids.
@@ -46,24 +40,61 @@ func (r *request) rank(ctx context.Context, name string, candidates []view.Frame
 
 // ask calls another intent through the host.
 func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
-	if ownTargets[a.Intent] {
-		return sdk.Answer{}, ownTarget(a.Intent)
+	if err := policy.CheckIntent(a.Intent, edn.K("intent")); err != nil {
+		return sdk.Answer{}, err
 	}
 	r.server.meter.callbacks.Add(1)
 	return r.server.call(ctx, a)
 }
 
-// call calls an intent within a span, with the options of the request that ctx belongs to.
+// call calls an intent within a span, with the options of the request that ctx belongs to. The error
+// has no part of the input.
 func (s *server) call(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 	a.Fields = unlimited(callOptions(ctx))
 	end := s.meter.span(ctx, "callback", a.Intent)
 	answer, err := sdk.HostFrom(ctx).Invoke(ctx, a)
+	if err != nil {
+		err = withoutInput(a.Intent, contract.AsError(err))
+	}
 	end(err)
 	return answer, err
 }
 
-func ownTarget(name string) error {
-	return invalid(edn.Vector(edn.K("intent")), "the intent :%s of the workspace cannot be called from one of its own", name)
+// withoutInput returns the error of a call without what it repeats of the input, which has texts of
+// frames and files (WS-210). An error about the input keeps the place, and what was expected there.
+// An error that was caused by one loses its message, which can repeat that of its cause. Other errors
+// are returned unchanged.
+func withoutInput(intent string, e *contract.Error) *contract.Error {
+	out := *e
+	if e.Cause != nil {
+		out.Cause = withoutInput(intent, e.Cause)
+	}
+	if e.Type != "invalid-request" && e.Type != "input/invalid" && !e.Details.HasKey("path") {
+		if out.Cause == e.Cause {
+			return e
+		}
+		out.Message, out.Err = "", nil
+		return &out
+	}
+	message := "the call of :" + intent + " was refused"
+	var details edn.MapBuilder
+	for _, part := range []struct{ key, before string }{{"path", " at "}, {"reason", ", "}, {"expected", ", expected "}} {
+		if v := e.Details.Key(part.key); !v.IsNil() {
+			message += part.before + v.String()
+			details.Key(part.key, v)
+		}
+	}
+	var findings []edn.Value
+	for f := range e.Details.Key("findings").Elems() {
+		findings = append(findings, f.Dissoc(edn.K("got")))
+	}
+	if len(findings) > 0 {
+		first, _ := findings[0].Key("message").AsString()
+		message += ", " + findings[0].Key("path").String() + " " + first
+		details.Key("findings", edn.Vector(findings...))
+	}
+	out.Message, out.Details, out.Err = message, details.Map(), nil
+	return &out
 }
 
 // callOptions returns the parts of the request that are passed on to a call of another intent. In
@@ -88,8 +119,8 @@ func unlimited(fields edn.Value) edn.Value {
 
 // invokeHost calls an intent for the engine.
 func (s *server) invokeHost(ctx context.Context, c derive.Call) (*derive.Answer, error) {
-	if ownTargets[c.Intent] {
-		return nil, ownTarget(c.Intent)
+	if err := policy.CheckIntent(c.Intent, edn.K("intent")); err != nil {
+		return nil, err
 	}
 	s.meter.modelCalls.Add(1)
 	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Capability: c.CapID}

@@ -105,6 +105,9 @@ func (r *request) regeneration(ctx context.Context) (q derive.RegenerateRequest,
 	if q.StopAt, err = r.paths("stop-at"); err != nil {
 		return q, err
 	}
+	if err := r.wereDirectories(ctx, "stop-at", q.StopAt); err != nil {
+		return q, err
+	}
 	missing, err := oneOf(r, "missing", "create", "skip")
 	if err != nil {
 		return q, err
@@ -166,6 +169,23 @@ func (r *request) paths(key string) ([]string, error) {
 		list[i] = path
 	}
 	return list, nil
+}
+
+// wereDirectories verifies that the paths under a key of the input are directories of the tree, or were at their end.
+func (r *request) wereDirectories(ctx context.Context, key string, paths []string) error {
+	return r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		for i, path := range paths {
+			at := edn.Vector(edn.K(key), edn.Int(int64(i)))
+			found, err := v.Resolve(ctx, store.Ref{Path: path}, true)
+			if err != nil {
+				return contract.AsError(err).WithDetail("at", at).WithHint("name a directory of the last scan")
+			}
+			if mode := found.States[0].Mode; mode != id.Dir {
+				return invalid(at, "%s is not a directory, its kind is %s", store.Shown(path), mode.Kind())
+			}
+		}
+		return nil
+	})
 }
 
 func putRegenerated(out *edn.MapBuilder, done *derive.Regenerated) {
@@ -285,9 +305,6 @@ func (r *request) generation(ctx context.Context) (q derive.GenerateRequest, err
 		AcceptTruncated: r.flag("accept-truncated?"),
 		Deltas:          r.textDeltas(),
 		Progress:        r.deriveProgress(),
-	}
-	if ownTargets[q.Intent] {
-		return q, ownTarget(q.Intent)
 	}
 	q.Concurrency = r.concurrency()
 	if q.OnFailure, err = oneOf(r, "on-failure", derive.Continue, derive.StopLevel, derive.Stop); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
@@ -122,8 +123,8 @@ func (r *request) subscription(ctx context.Context) (o watch.SubscribeOptions, e
 	}
 	if hook := r.in.Key("on-change"); !hook.IsNil() {
 		name, _ := hook.Key("intent").AsKeyword()
-		if ownTargets[name] {
-			return o, ownTarget(name)
+		if err := policy.CheckIntent(name, edn.K("on-change"), edn.K("intent")); err != nil {
+			return o, err
 		}
 		if err := r.served(ctx, name); err != nil {
 			return o, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -325,6 +326,21 @@ func (w *world) copyOut(name string) string {
 	path := filepath.Join(w.t.TempDir(), name)
 	require.NoError(w.t, os.WriteFile(path, text, 0o644))
 	return path
+}
+
+// WS-094, WS-095: each policy that the help names works, and so does a custom one with the intent
+// context/summarize.
+func TestWorkspacePolicies(t *testing.T) {
+	t.Parallel()
+	w := tree(t)
+	w.good("workspace", "scan")
+	w.good("context", "put-frame", "src/a.go", "note.txt", "--type", "note")
+	help := regexp.MustCompile(`POLICY: ([a-z, ]+), or`).FindStringSubmatch(w.good("context", "synthesize", "--help"))
+	require.Len(t, help, 2)
+	for _, policy := range append(strings.Split(help[1], ", "), "{:kind :custom :intent :context/summarize}") {
+		w.good("context", "synthesize", "src", "--type", "note", "--policy", policy)
+		assert.Contains(t, w.good("context", "get-node", "src"), "Says what the flags do.", policy)
+	}
 }
 
 // WS-201: the host shows what the plugin counts; an intent, and each call of another

@@ -252,8 +252,8 @@ func (g *generation) jobs(ctx context.Context, v *store.Snapshot, paths []string
 		j.forced(g.r.Force, g.caller)
 		j.item = Item{Path: path, Type: g.typ, Reason: Missing}
 		list = append(list, j)
-		if now == nil { // it was removed meanwhile
-			j.skip("the path is gone")
+		if now == nil { // it is deleted, or was removed meanwhile
+			j.skip(contract.AsError(v.Missing(ctx, "generate", path)).Message)
 			continue
 		}
 		j.now = *now

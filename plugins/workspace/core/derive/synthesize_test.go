@@ -56,7 +56,7 @@ func TestSynthesize(t *testing.T) {
 	}
 	for _, bad := range []string{
 		`{:kind :other}`, `{:separator 1}`, `{:kind :summarize :separator ""}`, `{:kind :filter :min-bytes -1}`, `{:kind :filter :name "["}`, `{:kind :custom}`,
-		`{:kind :custom :intent :context/generate}`, `{:kind :custom :intent :x/y :synthesizer "z"}`, `{:kind :custom :synthesizer "z"}`, `7`, `{:kind :filter :types 1}`,
+		`{:kind :custom :intent :context/generate}`, `{:kind :custom :intent :context/batch}`, `{:kind :custom :intent :x/y :synthesizer "z"}`, `{:kind :custom :synthesizer "z"}`, `7`, `{:kind :filter :types 1}`,
 	} {
 		_, err := w.Synthesize(background, SynthesizeRequest{Caller: synthesis, Path: "d", Type: "note", Policy: edn.MustRead(bad)})
 		typed(t, err, "input/invalid")
@@ -267,6 +267,8 @@ func TestCustomPolicies(t *testing.T) {
 		assert.Equal(t, `"text"`, c.Input.Key("frames").MapValues(func(v edn.Value) edn.Value { return v }).String()[strings.Index(c.Input.Key("frames").String(), `"text"`):][:6])
 		return &Answer{Out: edn.MustMap(edn.K("text"), edn.Text(fmt.Sprint("merged ", n)))}, nil
 	}
+	assert.Zero(t, w.synthesize("", "none", custom(`{:kind :custom :intent :team/merge}`)).Frame.Bytes) // WS-098
+	assert.Zero(t, n, "there is nothing to merge")
 	loose := w.synthesize("", "note", custom(`{:kind :custom :intent :team/merge}`))
 	assert.True(t, loose.Frame.Sampled)
 	assert.True(t, w.synthesize("", "note", custom(`{:kind :custom :intent :team/merge}`)).Existing)

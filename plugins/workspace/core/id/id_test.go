@@ -3,11 +3,13 @@ package id
 import (
 	"bytes"
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -309,41 +311,74 @@ func TestFrameSet(t *testing.T) {
 	})
 }
 
-// WS-013: the root is that of the definition: leaves and inner nodes have domains of
-// their own, an inner node splits where its frames differ first, and the count is in
-// the root.
-func TestFrameSetByDefinition(t *testing.T) {
-	var defined func(frames []ID, bit int) ID
-	defined = func(frames []ID, bit int) ID {
-		if len(frames) == 1 {
-			e := begin(BLAKE3, domainSetLeaf)
-			e.id(frames[0])
-			return e.sum(State)
+// rootAsDocumented returns the root of a set of frames by the definition in README.md of the plugin,
+// without the encoder of this package. hash is that of the algorithm with the byte alg.
+func rootAsDocumented(alg byte, hash func([]byte) [32]byte, frames [][]byte) []byte {
+	sum := func(domain byte, fields ...[]byte) []byte {
+		e := append([]byte("ferment\x00\x01"), alg, domain)
+		for _, f := range fields {
+			e = append(binary.BigEndian.AppendUint64(e, uint64(len(f))), f...)
 		}
-		var sides [2][]ID
+		h := hash(e)
+		return h[:]
+	}
+	id := func(sum []byte) []byte { return append([]byte{alg}, sum...) }
+	var tree func(frames [][]byte, bit int) []byte
+	tree = func(frames [][]byte, bit int) []byte {
+		if len(frames) == 1 {
+			return sum(7, id(frames[0]))
+		}
+		var sides [2][][]byte
 		for _, f := range frames {
-			sides[f.sum[bit/8]>>(7-bit%8)&1] = append(sides[f.sum[bit/8]>>(7-bit%8)&1], f)
+			side := f[bit/8] >> (7 - bit%8) & 1
+			sides[side] = append(sides[side], f)
 		}
 		if len(sides[0]) == 0 || len(sides[1]) == 0 {
-			return defined(frames, bit+1)
+			return tree(frames, bit+1)
 		}
-		left, right := defined(sides[0], bit+1), defined(sides[1], bit+1)
-		e := begin(BLAKE3, domainSetInner)
-		e.id(left)
-		e.id(right)
-		return e.sum(State)
+		return sum(8, id(tree(sides[0], bit+1)), id(tree(sides[1], bit+1)))
 	}
+	var top []byte
+	if len(frames) > 0 {
+		top = id(tree(frames, 0))
+	}
+	return sum(9, binary.BigEndian.AppendUint64(nil, uint64(len(frames))), top)
+}
+
+// WS-013: the root is that of the documented definition.
+func TestFrameSetByDefinition(t *testing.T) {
 	var frames []ID
+	var sums [][]byte
 	for n := range 500 {
-		var top ID
-		if n > 0 {
-			top = defined(frames, 0)
-		}
-		e := begin(BLAKE3, domainSetRoot)
-		e.number(uint64(n))
-		e.id(top)
-		require.Equal(t, e.sum(State), B3.FrameSet(frames), "%d frames", n)
+		require.Equal(t, rootAsDocumented(1, blake3.Sum256, sums), B3.FrameSet(frames).Sum(), "%d frames", n)
 		frames = append(frames, B3.Generated("", ID{}, "", "", uint64(n)))
+		sums = append(sums, frames[n].Sum())
+	}
+}
+
+// exampleRoot is a row of the examples in README.md of the plugin: an algorithm, frames, and the root of their set.
+var exampleRoot = regexp.MustCompile("(?m)^\\| (b3|s2) \\| ([0-9a-f ]*)\\| `(s1-[^`]+)` \\|$")
+
+// WS-013: the examples of the document are right, by its definition and by the code.
+func TestFrameSetExamples(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	rows := exampleRoot.FindAllStringSubmatch(string(text), -1)
+	require.Len(t, rows, 8)
+	for _, row := range rows {
+		scheme, alg, hash := B3, byte(1), blake3.Sum256
+		if row[1] == "s2" {
+			scheme, alg, hash = S2, 2, sha256.Sum256
+		}
+		var frames []ID
+		var sums [][]byte
+		for _, digits := range strings.Fields(row[2]) {
+			frame, err := Parse(Frame, "f1-"+row[1]+"-"+digits+strings.Repeat("0", 64-len(digits)))
+			require.NoError(t, err)
+			frames, sums = append(frames, frame), append(sums, frame.Sum())
+		}
+		assert.Equal(t, row[3], scheme.FrameSet(frames).String(), row[2])
+		assert.Equal(t, row[3], fmt.Sprintf("s1-%s-%x", row[1], rootAsDocumented(alg, hash, sums)), row[2])
 	}
 }
 

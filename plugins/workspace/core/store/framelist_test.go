@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // framesAt lists the frames of a path.
@@ -21,7 +22,7 @@ func framesAt(v *Snapshot, path string, f Filter) (*Page, error) {
 }
 
 // WS-074, WS-076: lists are filtered, ordered by time, transaction and id, and
-// paged; a cursor belongs to its state.
+// paged; a cursor belongs to its state, which the hint of the error names.
 func TestFrameLists(t *testing.T) {
 	now := int64(0)
 	s := open(t, create(t, id.B3), func(o *Options) { o.Now = func() int64 { return now } })
@@ -62,6 +63,11 @@ func TestFrameLists(t *testing.T) {
 		}
 		_, _, err = list(5, f.with(cursor))
 		typed(t, err, "input/invalid")
+		var seq uint64
+		_, err = fmt.Sscanf(contract.AsError(err).Hint, "continue the list at its state with :as-of %d,", &seq)
+		require.NoError(t, err)
+		_, _, err = list(seq, f.with(cursor))
+		require.NoError(t, err)
 	}
 	assert.Equal(t, want, pages)
 	notes, _, err := list(Latest, Filter{Type: "note", Agent: "x", Origin: Authored})

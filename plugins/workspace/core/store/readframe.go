@@ -208,12 +208,17 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 	if err == nil {
 		_, err = fmt.Sscanf(string(b), "%d:%d", &seq, &from)
 	}
-	if err != nil || from < 0 || seq != v.seq {
-		return 0, contract.Errorf("input/invalid", "the cursor does not belong to the state %d", v.seq).
-			WithHint("begin the list again without :cursor").
-			WithOp("list frames", "")
+	hint := "begin the list again without :cursor"
+	switch {
+	case err != nil || from < 0:
+		err = contract.Errorf("input/invalid", "the cursor is not one that a list returned")
+	case seq != v.seq:
+		err = contract.Errorf("input/invalid", "the cursor belongs to the state %d, not to the state %d", seq, v.seq)
+		hint = fmt.Sprintf("continue the list at its state with :as-of %d, or %s", seq, hint)
+	default:
+		return from, nil
 	}
-	return from, nil
+	return 0, contract.AsError(err).WithHint(hint).WithOp("list frames", "")
 }
 
 // HeadsOf returns the heads of a node, sorted by type. If the node was named by its id, they are

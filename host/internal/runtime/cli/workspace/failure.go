@@ -119,7 +119,8 @@ func (in *invocation) there(hint string) string {
 }
 
 // inFlags replaces keys of a request in a hint by the flags for them.
-var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-deleted", ":as-of", "--as-of", ":deadline-ms", "--timeout",
+var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-deleted", ":as-of", "--as-of", ":cursor", "--cursor",
+	":deadline-ms", "--timeout",
 	":on-unreadable :skip", "--on-unreadable skip", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
 	":agent/id", "--agent", ":expect/head", "--expect-head", ":on-conflict", "--on-conflict", ":force? true", "--force")
 

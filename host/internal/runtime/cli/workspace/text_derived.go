@@ -23,6 +23,9 @@ func synthesizeText(p *page, out edn.Value) {
 
 func regenerateText(p *page, out edn.Value) {
 	p.counts(out.Key("counts"))
+	if out.Key("items").Len() == 0 {
+		p.line("nothing to make again in the tree of the last scan; \"ferment workspace scan\" reads later changes")
+	}
 	p.items(out.Key("items"))
 	if stale := out.Key("authored-stale"); stale.Len() > 0 {
 		p.line("%s that a person or an agent wrote, about an older state:", counted(stale.Len(), "frame"))

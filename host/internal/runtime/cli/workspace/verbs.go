@@ -330,7 +330,8 @@ var workspaceVerbs = []verb{
 	},
 	{
 		words: "workspace delete", use: "NODE", short: "mark a node and everything below it as deleted",
-		long: "delete hides the frames of a node and of everything below it until restore. The directory on the disk is\n" +
+		long: "delete hides the frames of a node and of everything below it until restore, also if a path is removed from\n" +
+			"the disk and comes back. A path that is new below it later is not deleted. The directory on the disk is\n" +
 			"never changed. compact drops what was deleted long ago.",
 		examples: []string{"old --dry-run", "old --yes"},
 		takes:    [2]int{1, 1}, args: node, dryRun: "dry-run?", dry: true, asks: true,

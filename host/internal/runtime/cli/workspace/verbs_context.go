@@ -100,7 +100,7 @@ var contextVerbs = []verb{
 		flags: []flag{
 			frameType,
 			{name: "into", key: "into", kind: kindText, usage: "type of the new frame, if --type is * (default all)"},
-			{name: "policy", kind: kindNameOrEDN, usage: "`POLICY`: concatenate, summarize, filter, custom, or EDN"},
+			{name: "policy", kind: kindNameOrEDN, usage: "`POLICY`: concatenate, summarize, filter, or EDN of any kind"},
 			{name: "recursive", usage: "make the directories below first"},
 			{
 				name:  "order",
@@ -130,7 +130,8 @@ var contextVerbs = []verb{
 	{
 		words: "context regenerate", use: "[NODE]", short: "make frames again whose inputs changed",
 		long: "regenerate makes the frames of a node again that are not fresh, from their stored recipes, and no others.\n" +
-			"Authored frames cannot be made again; they are listed.",
+			"It compares them with the tree of the last scan: run \"ferment workspace scan\" after a change. Authored\n" +
+			"frames cannot be made again; they are listed.",
 		examples: []string{
 			". --recursive",
 			"src --type digest --up root",

@@ -73,15 +73,17 @@ type Synthesizer struct {
 // Registry are the synthesizers by name.
 type Registry map[string]Synthesizer
 
-// ownIntents are the intents that make frames: a policy that called one would call itself.
-var ownIntents = []string{"context/generate", "context/synthesize", "context/regenerate"}
+// ownIntents are the intents of a workspace that call others or change what a request is about to
+// read. A request of the workspace that called one could call itself.
+var ownIntents = []string{
+	"context/generate", "context/synthesize", "context/regenerate", "context/batch", "workspace/watch",
+}
 
-// CheckIntent returns an error if a policy or a generation must not call intent,
-// because that intent makes frames itself. at is the path of the intent in the
-// input.
+// CheckIntent returns an error if a request of the workspace must not call intent (WS-095). at is
+// the path of the intent in the input.
 func CheckIntent(intent string, at ...edn.Value) error {
 	if slices.Contains(ownIntents, intent) {
-		return invalid(at, "the intent :%s makes frames itself; it cannot be called to make one", intent)
+		return invalid(at, "the intent :%s of the workspace cannot be called from one of its own", intent)
 	}
 	return nil
 }

@@ -32,10 +32,13 @@ type Result struct {
 type Call func(ctx context.Context, intent string, input edn.Value) (string, error)
 
 // Text combines frames, which must be in the order of the basis, into the text
-// for dir. limit is the maximum length of the text in bytes; a longer one is
+// for dir, which is empty without any frame. limit is the maximum length of the text in bytes; a longer one is
 // synthesis/too-large unless the policy truncates. call invokes the intent of a
 // custom policy.
 func (p *Policy) Text(ctx context.Context, dir string, frames []Frame, limit int, known Registry, call Call) (*Result, error) {
+	if len(frames) == 0 { // WS-098
+		return &Result{}, nil
+	}
 	frames = slices.Clone(frames)
 	if p.Order == OrderName {
 		slices.SortStableFunc(frames, func(a, b Frame) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Type, b.Type)) })
