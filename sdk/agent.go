@@ -54,7 +54,8 @@ type AgentRun struct {
 //
 // The agent streams: text as it comes, and each complete message, results of tools included, as
 // {:kind :message :message m}. An agent of package agent that reaches a limit fails with
-// :agent/iteration-limit or :agent/tool-loop.
+// :agent/iteration-limit or :agent/tool-loop, and every agent with :agent/iteration-limit after 64
+// requests to the host.
 func AgentFunc(
 	id string, fn func(ctx context.Context, run *AgentRun) (conversation.Agent, error), opts ...Option,
 ) Capability {
@@ -68,6 +69,7 @@ func AgentFunc(
 		if err != nil {
 			return edn.Nil(), err
 		}
+		k.maxAsks = maxRequests
 		a, err := fn(ctx, run)
 		if err != nil {
 			return edn.Nil(), err
@@ -82,6 +84,10 @@ func AgentFunc(
 }
 
 const agentKind = "agent"
+
+// maxRequests limits the requests of one run of an agent to the host: those to its model, its
+// tools and for their descriptions.
+const maxRequests = 64
 
 // readRun reads the input of a call of an agent.
 func readRun(k *call) (*AgentRun, error) {
@@ -195,9 +201,8 @@ func agentError(id string, err error) error {
 		return contract.Errorf("agent/iteration-limit", "run :%s: %w", id, err)
 	case errors.Is(err, agent.ErrToolLoop):
 		return contract.Errorf("agent/tool-loop", "run :%s: %w", id, err)
-	case isTyped && typed.Type == "plan/too-large": // the host counts the requests of a call
-		return contract.Errorf("agent/iteration-limit", "run :%s: the agent used all requests that one call may make: %w",
-			id, err)
+	case isTyped && typed.Type == "agent/iteration-limit": // [call.ask]
+		return contract.Errorf(typed.Type, "run :%s: %w", id, err)
 	case isTyped:
 		return err
 	case errors.As(err, &invalid):

@@ -194,6 +194,13 @@ func TestAgentBounds(t *testing.T) {
 	for i := range calls {
 		calls[i] = fmt.Sprintf(`{:text "" :finish :tool-calls :tool/calls [{:id "%d" :tool/id :sat/solve :args {:n %d}}]}`, i, i)
 	}
+	sixteen := func(from int) string { // calls in one message
+		var all []string
+		for i := range 16 {
+			all = append(all, fmt.Sprintf(`{:id "%d" :tool/id :sat/solve :args {:n %d}}`, from+i, from+i))
+		}
+		return `{:text "" :finish :tool-calls :tool/calls [` + strings.Join(all, " ") + `]}`
+	}
 	tools := `{:messages [{:role :user :content "hello"}] :tools [:sat/solve]}`
 	for name, tt := range map[string]struct {
 		model []string
@@ -202,7 +209,7 @@ func TestAgentBounds(t *testing.T) {
 	}{
 		"iterations":        {calls, "agent/iteration-limit", 41},
 		"the same again":    {[]string{callsSolver}, "agent/tool-loop", 1 + 3 + 2},
-		"calls of the host": {[]string{calls[0], `{:fails :plan/too-large}`}, "agent/iteration-limit", 4},
+		"calls of the host": {[]string{sixteen(0), sixteen(16), sixteen(32), sixteen(48)}, "agent/iteration-limit", 64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := runAgent(t, helper(), map[string][]string{

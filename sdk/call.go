@@ -35,6 +35,19 @@ type call struct {
 	mu    sync.Mutex
 	usage edn.Value
 	meta  edn.Value
+	// maxAsks limits the requests to the host, if it is not 0; asks counts them.
+	maxAsks, asks int
+}
+
+// ask counts a request to the host.
+func (k *call) ask() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.maxAsks > 0 && k.asks == k.maxAsks {
+		return contract.Errorf("agent/iteration-limit", "host call: the agent has made %d requests, which is its limit", k.asks)
+	}
+	k.asks++
+	return nil
 }
 
 // scope is the value that a context of this package carries.

@@ -76,6 +76,9 @@ func (h *Host) Invoke(ctx context.Context, ask Ask) (Answer, error) {
 	}
 	var context wire.CallContext
 	if h.call != nil {
+		if err := h.call.ask(); err != nil {
+			return Answer{}, err
+		}
 		context = h.call.ctx
 		context.Stack = append(context.Stack[:len(context.Stack):len(context.Stack)], h.call.capID)
 	}

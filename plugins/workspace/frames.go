@@ -55,7 +55,7 @@ func (r *request) wholeIDs(ctx context.Context) (edn.Value, error) {
 	basis := in.Key("basis")
 	kind, _ := basis.Nth(0)
 	frame, _ := basis.Nth(1)
-	if text, ok := frame.AsString(); ok {
+	if text, ok := frame.AsString(); ok && basis.Len() == 2 {
 		x, err := r.frameID(ctx, "basis", text)
 		if err != nil {
 			return in, err

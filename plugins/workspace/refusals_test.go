@@ -91,6 +91,7 @@ func TestBadInput(t *testing.T) {
 		{"context/put-frame", `{:path "a.txt" :frame/type "note" :content "x" :meta {:agent/id "ann"}}`, "frame/invalid"},
 		{"context/put-frame", `{:path "a.txt" :frame/type "note" :content "x" :meta {:provider "p"}}`, "frame/metadata-policy"},
 		{"context/put-frame", `{:path "a.txt" :frame/type "note" :content "x" :basis [:frame "f1-b3-` + digits + `"]}`, "frame/basis-mismatch"},
+		{"context/put-frame", `{:path "a.txt" :frame/type "note" :content "x" :basis [:both "f1-b3-` + digits + `" 1]}`, "input/invalid"},
 		{"context/put-frame", `{:path "a.txt" :frame/type "note" :content "x" :frame/id "f1-b3-` + digits + `"}`, "frame/id-mismatch"},
 		{"context/put-frame", `{:path "a.txt" :frame/type "note" :content "x" :expect/head nil}`, "head/conflict"},
 		{"context/put-frame", `{:agent/id "No Such" :path "a.txt" :frame/type "note" :content "x"}`, "agent/invalid"},

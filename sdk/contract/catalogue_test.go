@@ -145,13 +145,17 @@ var rowsOfTheContract = []struct {
 
 	// Types of the context engine: the part after the slash determines the
 	// status.
-	{"workspace/not-found frame/no-head path/not-in-tree workspace/unscanned agent/unknown seq/unknown node/not-found frame/not-found", "stop", "request", "no", "404"},
-	{"workspace/exists node/deleted node/ambiguous import/conflict frame/immutable frame/id-mismatch frame/basis-mismatch", "stop", "request", "no", "409"},
-	{"head/conflict regenerate/contended store/locked", "retry", "request", "yes", "409"},
-	{"workspace/root-denied agent/role-denied generate/denied agent/impersonation store/read-only store/unsafe", "stop", "request", "no", "403"},
+	{"workspace/not-found workspace/unscanned", "stop", "host", "no", "404"},
+	{"workspace/exists", "stop", "host", "no", "409"},
+	{"workspace/root-denied store/read-only store/unsafe", "stop", "host", "no", "403"},
+	{"store/locked", "retry", "host", "yes", "409"},
+	{"frame/no-head path/not-in-tree agent/unknown seq/unknown node/not-found frame/not-found", "stop", "request", "no", "404"},
+	{"node/deleted node/ambiguous import/conflict frame/immutable frame/id-mismatch frame/basis-mismatch", "stop", "request", "no", "409"},
+	{"head/conflict regenerate/contended", "retry", "request", "yes", "409"},
+	{"agent/role-denied generate/denied agent/impersonation", "stop", "request", "no", "403"},
 	{"frame/too-large synthesis/too-large generate/too-large limit/exceeded", "stop", "request", "no", "413"},
-	{"store/corrupt store/version", "stop", "plugin", "no", "500"},
-	{"store/io", "retry", "plugin", "yes", "500"},
+	{"store/corrupt store/version", "stop", "host", "no", "500"},
+	{"store/io", "retry", "host", "yes", "500"},
 	{"path/invalid frame/invalid frame/type-invalid frame/metadata-policy agent/required agent/prompt-missing ignore/invalid", "stop", "request", "no", "400"},
 	{"synthesis/not-directory synthesis/child-not-ready synthesis/nondeterministic generate/binary seq/compacted import/invalid", "stop", "request", "no", "400"},
 	{"scan/unreadable generate/empty generate/truncated watch/root-lost", "retry", "request", "yes", "400"},

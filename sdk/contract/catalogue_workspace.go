@@ -10,9 +10,9 @@ func workspaceErrors() []Row {
 		return row(typ, ClassRetry, SourceRequest, true, status, help, hint)
 	}
 	broken := func(typ, help, hint string) Row {
-		return row(typ, ClassStop, SourcePlugin, false, 500, help, hint)
+		return row(typ, ClassStop, SourceHost, false, 500, help, hint)
 	}
-	return []Row{
+	rows := []Row{
 		refuse("workspace/not-found", 404, "there is no workspace in this directory", "run `ferment workspace init`"),
 		refuse("workspace/exists", 409, "the directory has a workspace of another scheme",
 			"use the workspace with its own scheme, or remove its store first"),
@@ -71,7 +71,7 @@ func workspaceErrors() []Row {
 			"use an extractor such as extract/facts, or leave the path out"),
 		refuse("generate/denied", 403, "the file may not be sent to a model", "the details name the rule"),
 		again("store/locked", 409, "another process writes to the workspace", "try again later"),
-		row("store/io", ClassRetry, SourcePlugin, true, 500, "the disk failed or is full",
+		row("store/io", ClassRetry, SourceHost, true, 500, "the disk failed or is full",
 			"check the disk of the store: its free space and the permissions"),
 		broken("store/corrupt", "the store does not match its hashes", "run `ferment workspace validate`"),
 		broken("store/version", "the store was written by a newer version", "use that version"),
@@ -89,4 +89,11 @@ func workspaceErrors() []Row {
 			"check that the directory exists, and watch it again"),
 		refuse("limit/exceeded", 413, "a limit of the workspace is exceeded", "the details name it"),
 	}
+	for i, r := range rows {
+		switch Namespace(r.Type) {
+		case "store", "workspace": // the state of the machine, never a defect of the plugin
+			rows[i].Source, rows[i].Sources = SourceHost, sourcesOf(SourceHost)
+		}
+	}
+	return rows
 }

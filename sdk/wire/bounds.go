@@ -40,9 +40,12 @@ const (
 	// the concurrent RPCs including state operations.
 	MaxHostCalls   = 128
 	MaxHostStreams = MaxHostCalls + 32
-	// MaxHostCallsPerCall is the maximum number of requests to the host on
-	// behalf of one call.
+	// MaxHostCallsPerCall limits the concurrent requests to the host on behalf of
+	// one call, MaxHostCallsTotal all of them: so many, and one more for each
+	// second that the call lasts. A call without end, such as a watch, can make
+	// requests as long as it lasts.
 	MaxHostCallsPerCall = 64
+	MaxHostCallsTotal   = 10_000
 	// MaxStateKeys and MaxStateBytes limit the store of one plugin.
 	MaxStateKeys  = 4096
 	MaxStateBytes = 8 << 20
@@ -94,7 +97,8 @@ func Bounds() []Bound {
 		{"connections", "connections to the host service", MaxHostConnections, "further ones are closed at once"},
 		{"streams", "open RPCs on a connection to the host service", MaxHostStreams, "further ones are rejected by HTTP/2"},
 		{"host-calls", "requests to the host in flight", MaxHostCalls, "`:runtime/overloaded`"},
-		{"host-calls-of-call", "requests to the host on behalf of one call", MaxHostCallsPerCall, "`:plan/too-large`"},
+		{"host-calls-of-call", "requests to the host in flight on behalf of one call", MaxHostCallsPerCall, "`:runtime/overloaded`"},
+		{"host-calls-total", "requests to the host on behalf of one call, and one more per second of it", MaxHostCallsTotal, "`:plan/too-large`"},
 		{"state-key", "bytes of a key of the state", MaxStateKey, "`:input/invalid`"},
 		{"state-value", "bytes of a value of the state", MaxStateValue, "`:input/invalid`"},
 		{"state-keys", "keys of the state", MaxStateKeys, "`:runtime/overloaded`"},

@@ -131,9 +131,22 @@ func TestBounds(t *testing.T) {
 			assert.EqualValues(t, wire.MaxHostStreams, number(v, "done"))
 		},
 		"host-calls-of-call": func(t *testing.T, name string) {
+			host.hold()
+			defer host.release()
 			v, err := b.take(t, "greedy", name)
 			require.NoError(t, err)
-			assert.EqualValues(t, wire.MaxHostCallsPerCall, number(v, "done"))
+			assert.EqualValues(t, wire.MaxHostCallsPerCall+1, number(v, "refused"), "the others are canceled")
+			assert.LessOrEqual(t, host.waiting(), wire.MaxHostCallsPerCall)
+			said, _ := v.Key("types").AsString()
+			assert.Contains(t, said, "runtime/overloaded")
+		},
+		"host-calls-total": func(t *testing.T, name string) {
+			began := time.Now()
+			v, err := b.take(t, "greedy", name)
+			require.NoError(t, err)
+			more := int64(time.Since(began)/time.Second) + 1
+			assert.GreaterOrEqual(t, number(v, "done"), int64(wire.MaxHostCallsTotal))
+			assert.LessOrEqual(t, number(v, "done"), wire.MaxHostCallsTotal+more)
 			said, _ := v.Key("types").AsString()
 			assert.Equal(t, "plan/too-large", said)
 		},

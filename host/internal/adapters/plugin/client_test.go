@@ -339,6 +339,42 @@ func TestHostCalls(t *testing.T) {
 	assert.ErrorIs(t, <-over, context.Canceled)
 }
 
+// IR-014, WS-164: a call has at most 64 requests in flight. Their total has a limit, which
+// grows with the time: a call without end that makes a request per second is not refused.
+func TestHostCallsOfOneCall(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
+	c := &inFlight{began: now}
+	for range wire.MaxHostCallsPerCall {
+		_, err := c.begin(now)
+		require.Nil(t, err)
+	}
+	_, err := c.begin(now)
+	require.NotNil(t, err)
+	assert.Equal(t, "runtime/overloaded", err.Type)
+	for range wire.MaxHostCallsPerCall {
+		c.done()
+	}
+	one := func() *contract.Error {
+		_, err := c.begin(now)
+		if err == nil {
+			c.done()
+		}
+		return err
+	}
+	for range wire.MaxHostCallsTotal - wire.MaxHostCallsPerCall {
+		require.Nil(t, one())
+	}
+	err = one()
+	require.NotNil(t, err)
+	assert.Equal(t, "plan/too-large", err.Type)
+	for range 2 * wire.MaxHostCallsTotal {
+		now = now.Add(time.Second)
+		require.Nil(t, one())
+	}
+	require.NotNil(t, one())
+}
+
 // WIRE-004: a request that meets a defect of the host gets runtime/internal, and the log
 // of the plugin has the stack. The host and the plugin go on.
 func TestHostCallPanics(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -106,12 +107,12 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 			WithSource(contract.SourcePlugin)
 	}
 	defer h.asking.Add(-1)
-	n, refused := parent.begin()
+	n, refused := parent.begin(h.host.clock.Now())
 	if refused != nil {
 		return edn.Nil(), contract.Errorf(refused.Type, "plugin %s: %s", h.plugin, refused.Message).
 			WithSource(contract.SourcePlugin)
 	}
-	defer parent.asking.Done()
+	defer parent.done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(parent.ctx, func() { cancel(context.Cause(parent.ctx)) })()
@@ -131,21 +132,31 @@ func granted(parent *inFlight, named []string) []string {
 	return all
 }
 
-// begin counts a request on behalf of the call. The caller ends it with
-// asking.Done.
-func (c *inFlight) begin() (n int, err *contract.Error) {
+// begin counts a request on behalf of the call. The caller ends it with done.
+func (c *inFlight) begin(now time.Time) (n int, err *contract.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.over:
 		return 0, contract.Errorf("auth/forbidden", "the call that the request belongs to has ended").
 			WithHint("make requests to the host before the call is answered")
-	case c.asked == wire.MaxHostCallsPerCall:
-		return 0, contract.Errorf("plan/too-large", "the call has made %d requests to the host, which is the limit", wire.MaxHostCallsPerCall)
+	case c.open == wire.MaxHostCallsPerCall:
+		return 0, contract.Errorf("runtime/overloaded", "the call has %d requests to the host in flight, which is the limit", c.open)
+	case c.asked >= wire.MaxHostCallsTotal+int(now.Sub(c.began)/time.Second):
+		return 0, contract.Errorf("plan/too-large", "the call has made %d requests to the host, which is the limit", c.asked)
 	}
 	c.asked++
+	c.open++
 	c.asking.Add(1)
 	return c.asked, nil
+}
+
+// done ends a request that begin counted.
+func (c *inFlight) done() {
+	c.mu.Lock()
+	c.open--
+	c.mu.Unlock()
+	c.asking.Done()
 }
 
 // end rejects further requests within the call, cancels those in flight and waits for their end.

@@ -60,7 +60,9 @@ type inFlight struct {
 	asking sync.WaitGroup // nested requests
 
 	mu      sync.Mutex
-	asked   int
+	began   time.Time
+	asked   int // requests to the host, of which some are open
+	open    int
 	over    bool
 	looked  bool
 	handles []string
@@ -221,7 +223,7 @@ func (s *service) enter(ctx context.Context, cancel context.CancelCauseFunc, c d
 	}
 	s.lastID++
 	id := strconv.FormatUint(s.lastID, 36)
-	own := &inFlight{call: c, ctx: ctx, cancel: cancel}
+	own := &inFlight{call: c, ctx: ctx, cancel: cancel, began: s.instance.unit.host.clock.Now()}
 	s.calls[id] = own
 	if s.life.Err() != nil { // processEnded may have run before this
 		cancel(context.Cause(s.life))

@@ -106,20 +106,34 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// BRK-004: failures that the capability did not cause are ignored.
+// BRK-004, WS-148, WS-210: failures that the capability did not cause are ignored, also those of
+// the requests that it made to the host.
 func TestBreakerIgnores(t *testing.T) {
+	model := contract.Errorf("provider/unavailable", "down")
+	caused := func(cause *contract.Error) dispatchtest.Step {
+		return dispatchtest.Step{Err: contract.Errorf("provider/error", "the call of the model failed").WithCause(cause)}
+	}
 	for name, step := range map[string]dispatchtest.Step{
-		"gates":       wrong,
-		"bad input":   fails("input/invalid"),
-		"the request": fails("invalid-request"),
+		"its request":   caused(contract.Errorf("invalid-request", "refused")),
+		"another model": caused(model.WithWhere("cap/id", edn.K("t/model"))),
+		"the disk":      fails("store/io"),
+		"gates":         wrong,
+		"bad input":     fails("input/invalid"),
+		"the request":   fails("invalid-request"),
 	} {
-		w := worldWithStats(t, "")
-		w.On("t/a", step)
+		w := worldWithStats(t, "", "")
+		w.On("t/a", step).On("t/b", out(`{:n 2}`))
 		for range 30 {
-			r := serve(t, w, order{})
+			r := serve(t, w, order{layer: retries(0, 1)})
 			assert.Equal(t, "a ", r.events()[0], name)
 		}
 	}
+	own := worldWithStats(t, "", "")
+	own.On("t/a", caused(model)).On("t/b", out(`{:n 2}`))
+	for range 5 {
+		serve(t, own, order{layer: retries(0, 1)})
+	}
+	assert.Equal(t, "b ", serve(t, own, order{layer: retries(0, 1)}).events()[0], "a cause in its own backend counts")
 	synctest.Test(t, func(t *testing.T) {
 		w := worldWithStats(t, "", "")
 		w.On("t/a", dispatchtest.Step{Hang: true}).On("t/b", in(ms, out(`{:n 2}`)))

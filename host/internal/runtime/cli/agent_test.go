@@ -178,7 +178,7 @@ func TestAgentsStopAtTheirBounds(t *testing.T) {
 	}
 	limit := agentWorld(t, agents(withTools), many).run("act", "agent/run", question, "--edn")
 	assert.Equal(t, "agent/iteration-limit", word(limit.value(t).Key("error").Key("type")), limit.stdout)
-	// 64 requests: the descriptions, three messages of 16 calls and their models, and 12 more.
+	// The 64 requests of an agent: the descriptions, three messages of 16 calls and their models, and 12 more.
 	var calls []string
 	for i := range 16 {
 		calls = append(calls, "sat/solve", fmt.Sprintf(`{:clauses [[%d]]}`, i+1))

@@ -94,8 +94,12 @@ func (r *frames) basis(ctx context.Context, f *Frame, now Version) ([]Input, err
 		case id.InputNode:
 			list[i].ID = now.Node
 		case id.InputFrame:
-			if list[i].ID, err = r.replacement(ctx, in.ID); err != nil {
+			head, err := r.replacement(ctx, in.ID)
+			if err != nil {
 				return nil, err
+			}
+			if head != f.ID { // a frame may replace the one that it was made from
+				list[i].ID = head
 			}
 		case id.InputContext:
 			if ofDir {

@@ -73,6 +73,7 @@ func TestPutRequests(t *testing.T) {
 		{`{:path "a" :frame/type "t" :content "x" :content/type 1}`, "input/invalid"},
 		{`{:path "a" :frame/type "t" :content "x" :basis :frame}`, "input/invalid"},
 		{`{:path "a" :frame/type "t" :content "x" :basis [:frame]}`, "input/invalid"},
+		{`{:path "a" :frame/type "t" :content "x" :basis [:both "` + frame + `" 1]}`, "input/invalid"},
 		{`{:path "a" :frame/type "t" :content "x" :basis [:frame "` + now + `"]}`, "input/invalid"},
 		{`{:path "a" :frame/type "t" :content "x" :basis [:child "` + frame + `"]}`, "input/invalid"},
 		{`{:path "a" :frame/type "t" :content "x" :meta []}`, "input/invalid"},

@@ -161,6 +161,34 @@ func TestStateOfDirectoryFrames(t *testing.T) {
 	}
 }
 
+// WS-071, WS-084: a frame that replaces the frame that it was made from is fresh until the
+// file changes. Another frame made from the replaced one is stale.
+func TestStateOfRefinedFrames(t *testing.T) {
+	for _, onlyFrame := range []bool{false, true} {
+		s := open(t, create(t, id.B3))
+		files(t, s.Store, "a", "1")
+		first := mustPut(t, s.Store, "a", "note", "one")
+		from := func(f *Frame) func(*NewFrame) {
+			return func(n *NewFrame) {
+				if onlyFrame {
+					n.Inputs = nil
+				}
+				n.Inputs = append(n.Inputs, Input{Kind: id.InputFrame, ID: f.ID})
+			}
+		}
+		mustPut(t, s.Store, "a", "digest", "of one", from(first))
+		assert.Equal(t, "fresh", stateOf(t, s.Store, "a", "digest"))
+		second := mustPut(t, s.Store, "a", "note", "two", from(first))
+		mustPut(t, s.Store, "a", "note", "three", from(second))
+		assert.Equal(t, "fresh", stateOf(t, s.Store, "a", "note"))
+		assert.Equal(t, "stale [child-changed]", stateOf(t, s.Store, "a", "digest"))
+		quick, slow := states(t, s.Store)
+		assert.Equal(t, slow, quick)
+		files(t, s.Store, "a", "2")
+		assert.Contains(t, stateOf(t, s.Store, "a", "note"), "stale")
+	}
+}
+
 // other is a resolver for which every policy is another one now.
 func other(_ *Frame, in Input) Input {
 	if in.Kind == id.InputPolicy {

@@ -94,10 +94,29 @@ func outcomeOf(err *contract.Error) breaker.Outcome {
 	switch {
 	case err == nil:
 		return breaker.Success
+	case relayed(err):
+		return breaker.Ignored
 	case err.Class != contract.ClassRetry && err.Class != contract.ClassSwitch:
 		return breaker.Ignored
 	case err.Source == contract.SourcePlugin, err.Source == contract.SourceDownstream:
 		return breaker.Failure
 	}
 	return breaker.Ignored
+}
+
+// relayed reports whether the cause of an error is the answer to a request that the
+// capability made to the host: the request was refused, or another capability failed,
+// which its own breaker counts. Otherwise one model could close the capability that calls
+// it to all others.
+func relayed(err *contract.Error) bool {
+	if err.Source != contract.SourceDownstream {
+		return false
+	}
+	for cause := range err.Cause.Chain() {
+		refused := cause.Source == contract.SourceRequest || cause.Source == contract.SourceHost
+		if refused || !cause.Where.Key("cap/id").IsNil() {
+			return true
+		}
+	}
+	return false
 }
