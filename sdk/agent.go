@@ -48,8 +48,8 @@ type AgentRun struct {
 //
 //	{:messages [..] :text "..." :agent/stop :done}
 //
-// :messages are those that the agent adds, with their attribution, and :text is the text of these
-// messages. :agent/stop is :length if the last message was cut at the limit of its tokens, and
+// :messages are those that the agent adds, with their attribution, and :text is their text,
+// [contract.AnswerText]. :agent/stop is :length if the last message was cut at the limit of its tokens, and
 // :refused if the model refused to answer.
 //
 // The agent streams: text as it comes, and each complete message, results of tools included, as

@@ -803,16 +803,19 @@ func TestSpawn(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
 }
 
-// An agent gets the messages, the model and the tools, and its messages are one commit;
-// it fails as a whole (CNV-013, CNV-021).
+// An agent gets the messages, the model and the tools, and its messages are one commit, whose
+// text is that of all of them; it fails as a whole (CNV-013, CNV-021).
 func TestAgent(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
 	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
-		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
+		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :content "look" :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
 			{:role :tool :tool/id "1" :content "r"} {:role :assistant :content "done"}]}`)), nil
 	}
-	out := x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one} :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]`))
-	assert.Equal(t, `"done"`, out.Key("text").String())
+	input := `:text "go" :agent {:cap/ref :agent/one} :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]`
+	out := x.must(x.do("send", input))
+	assert.Equal(t, `"look\n\ndone"`, out.Key("text").String())
+	again := x.must(x.at(t.Context(), "send", input, edn.Vector(edn.Int(int64(x.calls)))))
+	assert.Equal(t, out.String(), again.String(), "repeated")
 	assert.Equal(t, 4, out.Key("turns").Len())
 	assert.Equal(t, "1", out.Key("version").String())
 	r := x.asked[0]
