@@ -134,6 +134,17 @@ intent "route/decide" {
 	got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "x" :model :route/decide}`, "--edn")
 	assert.Contains(t, got.stdout+got.stderr, ":path [:model]")
 	assert.Contains(t, got.stdout+got.stderr, "invalid-request")
+
+	// CNV-029: neither a handle nor an intent is not replaced by the default.
+	before := w.say(t, "get", `{:conversation/id "c-01"}`)
+	for _, key := range []string{":model", ":agent"} {
+		for _, value := range []string{"{:cap/ref :mine/spare :x 1}", "{:cap/id :mine/spare}", "{}", "5"} {
+			got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "x" `+key+" "+value+"}", "--edn")
+			assert.Equal(t, 2, got.code, "%s %s\n%s%s", key, value, got.stdout, got.stderr)
+			assert.Contains(t, got.stdout+got.stderr, "["+key, value)
+		}
+	}
+	assert.True(t, before.Equal(w.say(t, "get", `{:conversation/id "c-01"}`)))
 }
 
 // CNV-027: the text of an answer is streamed as it comes; what a failed attempt has
