@@ -272,6 +272,21 @@ func TestChatWithoutModel(t *testing.T) {
 	got = w.shell(command)
 	assert.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "A text of your own.")
+
+	// The offered command works in the project of init, and elsewhere with the flags of the chat.
+	w = newcomer(t)
+	require.Equal(t, 0, w.run("init", "my project").code)
+	for _, flags := range [][]string{{"--config", "my project"}, nil} {
+		if flags == nil {
+			w.dir = filepath.Join(w.dir, "my project")
+		}
+		got = w.chat("Hello\n", flags...)
+		_, command, offered = strings.Cut(strings.Join(strings.Fields(got.stderr), " "), "Try: ")
+		require.True(t, offered, got.stderr)
+		got = w.shell(command)
+		assert.Equal(t, 0, got.code, "%s\n%s", command, got.stderr)
+		assert.Contains(t, got.stdout, "A text of your own.", command)
+	}
 }
 
 // CLI-006: the examples of the help work.
