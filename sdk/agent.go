@@ -72,6 +72,10 @@ func AgentFunc(
 		if err != nil {
 			return edn.Nil(), err
 		}
+		if a == nil {
+			return edn.Nil(), contract.Errorf("runtime/invalid-result", "run :%s: its function returned neither an agent nor an error", id).
+				WithHint("return an agent, or an error that says why there is none")
+		}
 		out, err := run.execute(ctx, k, a)
 		if err != nil {
 			return edn.Nil(), err

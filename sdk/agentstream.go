@@ -78,6 +78,9 @@ func (s *agentStream) retract(reason string) error {
 // sent pieces did not contain, and m itself. Pieces that are not a prefix of the
 // text are retracted first.
 func (s *agentStream) message(m conversation.Message) error {
+	if m.Empty() {
+		return agentError(s.by.Agent, &conversation.InvalidError{Part: -1, Reason: "the agent returned an empty message"})
+	}
 	by := m.Attribution()
 	if by.Agent == "" {
 		by.Agent = s.by.Agent
