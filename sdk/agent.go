@@ -48,8 +48,8 @@ type AgentRun struct {
 //
 //	{:messages [..] :text "..." :agent/stop :done}
 //
-// :messages are those that the agent adds, with their attribution, and :text is the text of these
-// messages. :agent/stop is :length if the last message was cut at the limit of its tokens, and
+// :messages are those that the agent adds, with their attribution, and :text is their text,
+// [contract.AnswerText]. :agent/stop is :length if the last message was cut at the limit of its tokens, and
 // :refused if the model refused to answer.
 //
 // The agent streams: text as it comes, and each complete message, results of tools included, as
@@ -73,6 +73,10 @@ func AgentFunc(
 		a, err := fn(ctx, run)
 		if err != nil {
 			return edn.Nil(), err
+		}
+		if a == nil {
+			return edn.Nil(), contract.Errorf("runtime/invalid-result", "run :%s: its function returned neither an agent nor an error", id).
+				WithHint("return an agent, or an error that says why there is none")
 		}
 		out, err := run.execute(ctx, k, a)
 		if err != nil {

@@ -381,3 +381,31 @@ func TestSubAgentBounds(t *testing.T) {
 		require.ErrorIs(t, err, contract.OfType("agent/context-incomplete"), wrong)
 	}
 }
+
+// CNV-013: an agent that returns no message, or a function that returns no agent, is a typed error.
+func TestAgentWithoutResult(t *testing.T) {
+	for name, a := range map[string]conversation.Agent{
+		"no agent": nil, "zero message": returns{{}}, "empty message": returns{conversation.Assistant("")},
+	} {
+		p := plugin(sdk.AgentFunc("t/none", func(context.Context, *sdk.AgentRun) (conversation.Agent, error) { return a, nil }))
+		_, err := runAgent(t, p, nil, `{:messages [{:role :user :content "x"}]}`, wire.CallContext{})
+		require.ErrorIs(t, err, contract.OfType("runtime/invalid-result"), name)
+	}
+}
+
+// returns is an agent that returns given messages.
+type returns []conversation.Message
+
+func (r returns) Execute(context.Context, conversation.Context, conversation.Model) ([]conversation.Message, error) {
+	return r, nil
+}
+
+func (r returns) ExecuteStream(context.Context, conversation.Context, conversation.Model) conversation.Stream {
+	return func(yield func(conversation.Delta, error) bool) {
+		for _, m := range r {
+			if !yield(conversation.Delta{Kind: conversation.DeltaMessage, Message: m}, nil) {
+				return
+			}
+		}
+	}
+}

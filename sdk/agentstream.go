@@ -10,7 +10,7 @@ import (
 
 // agentStream sends the deltas of an agent to the host and collects its messages.
 // The texts that it sent since the last retraction are, joined, the :text of the
-// output: the texts of the assistant's messages, with an empty line between two.
+// output: [contract.AnswerText] of the messages.
 type agentStream struct {
 	out *Stream
 	by  conversation.Attribution // agent and run of the messages
@@ -20,8 +20,6 @@ type agentStream struct {
 	open     strings.Builder // sent text of the message that is being written
 	err      error           // of sending
 }
-
-const paragraph = "\n\n"
 
 // show sends the next delta to the host and reports whether the agent can continue.
 // If it cannot, s.err is set.
@@ -44,7 +42,7 @@ func (s *agentStream) show(d conversation.Delta) bool {
 // apart returns text, with an empty line before it if earlier messages had text.
 func (s *agentStream) apart(text string) string {
 	if text != "" && s.said.Len() > 0 {
-		return paragraph + text
+		return contract.Paragraph + text
 	}
 	return text
 }
@@ -80,6 +78,9 @@ func (s *agentStream) retract(reason string) error {
 // sent pieces did not contain, and m itself. Pieces that are not a prefix of the
 // text are retracted first.
 func (s *agentStream) message(m conversation.Message) error {
+	if m.Empty() {
+		return agentError(s.by.Agent, &conversation.InvalidError{Part: -1, Reason: "the agent returned an empty message"})
+	}
 	by := m.Attribution()
 	if by.Agent == "" {
 		by.Agent = s.by.Agent

@@ -321,6 +321,9 @@ func TestAskedIsDoneOrRefused(t *testing.T) {
 	for _, target := range []string{`{:path "d/a" :type "x"}`, `{:path "d/a" :priority :soon}`, `{}`, `7`} {
 		b.fails("input/invalid", "context/generate", `{:producer :extract/text :targets [`+target+`]}`)
 	}
+	for _, model := range []string{"{:cap/ref :a/b :x 1}", "{}", "7"} {
+		b.fails("input/invalid", "context/generate", `{:path "d/a" :producer :extract/text :model `+model+`}`)
+	}
 }
 
 // WS-025, WS-190: only what writes creates a store: neither a dry run of a scan, which

@@ -80,6 +80,21 @@ func MessagesInput(intent string, messages iter.Seq[conversation.Message]) edn.V
 	return b.Map()
 }
 
+// Paragraph separates the texts of the messages of one answer.
+const Paragraph = "\n\n"
+
+// AnswerText returns the text of an answer: the texts of its messages of the assistant,
+// separated by [Paragraph].
+func AnswerText(messages iter.Seq[conversation.Message]) string {
+	var texts []string
+	for m := range messages {
+		if m.Role() == conversation.RoleAssistant && m.Text() != "" {
+			texts = append(texts, m.Text())
+		}
+	}
+	return strings.Join(texts, Paragraph)
+}
+
 // messageWriter writes the parts of a message.
 type messageWriter struct {
 	all    []conversation.Part

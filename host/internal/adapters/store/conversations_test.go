@@ -38,6 +38,26 @@ func TestConversations(t *testing.T) {
 	})
 }
 
+// CNV-025: the origin of a conversation is stored with all its fields.
+func TestRelationOfConversation(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		store, want := on.openAt(t, t.TempDir()).Conversations(), conversation.Conversation{ID: "c", Owner: "ann", Created: now(), Updated: now()}
+		want.From = conversation.Relation{
+			Kind: conversation.SpawnedFrom, ID: "p", Turn: 2, Call: "k", Span: 3, Run: "run_1", Depth: 1,
+		}
+		_, err := store.Update(t.Context(), "c", func(conversation.Reader) (conversation.Change, error) {
+			return conversation.Change{Set: &want}, nil
+		})
+		require.NoError(t, err)
+		require.NoError(t, store.Read(t.Context(), "c", func(r conversation.Reader) error {
+			got, found := r.Conversation()
+			assert.True(t, found)
+			assert.Equal(t, want.From, got.From)
+			return nil
+		}))
+	})
+}
+
 // talked are the texts of the conversation c of ann.
 func talked(t testing.TB, s *Store) string {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 // alternative of a turn can be selected, and a result can be added after more messages. A message of
 // which neither text nor a call is left is omitted.
 func Sendable(messages []conversation.Message) []conversation.Message {
-	results := resultsOf(messages)
+	results, _ := paired(messages)
 	out := make([]conversation.Message, 0, len(messages))
 	for i, m := range messages {
 		switch {
@@ -29,15 +29,22 @@ func Sendable(messages []conversation.Message) []conversation.Message {
 	return out
 }
 
-// resultsOf returns the results by the index of the message whose call they belong to: the last one
-// before them with the id, if it has no result yet.
-func resultsOf(messages []conversation.Message) map[int][]conversation.Message {
-	out, open := map[int][]conversation.Message{}, map[string]int{}
+// Open returns the tool calls that a result after the messages would answer: their ids, with the
+// index of the message that makes the call.
+func Open(messages []conversation.Message) map[string]int {
+	_, open := paired(messages)
+	return open
+}
+
+// paired returns the results by the index of the message whose call they belong to: the last one
+// before them with the id, if it has no result yet. open has the calls without a result, as Open.
+func paired(messages []conversation.Message) (results map[int][]conversation.Message, open map[string]int) {
+	results, open = map[int][]conversation.Message{}, map[string]int{}
 	for i, m := range messages {
 		if r, ok := m.Result(); ok {
 			if of, called := open[r.CallID]; called {
 				delete(open, r.CallID)
-				out[of] = append(out[of], m)
+				results[of] = append(results[of], m)
 			}
 			continue
 		}
@@ -45,7 +52,7 @@ func resultsOf(messages []conversation.Message) map[int][]conversation.Message {
 			open[call.ID] = i
 		}
 	}
-	return out
+	return results, open
 }
 
 func hasCalls(m conversation.Message) bool {

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -71,8 +72,8 @@ func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Erro
 			if !calls(said, call) {
 				return nil, 0, unknownCall(call, st.ID)
 			}
+			of.From.Call, of.From.Span = call, path[i].Span
 		}
-		of.From.Call = call
 		return nil, path[i].Turn, nil
 	})
 }
@@ -235,17 +236,39 @@ func (s *Service) link(ctx context.Context, c *Call, to Relation, said string) (
 	}
 	defer leave()
 	return s.change(ctx, c, to.ID, anyVersion, func(st state) (commit, *contract.Error) {
-		all, failure := st.Messages(0, 0)
-		if failure != nil {
-			return commit{}, failed("read conversation "+st.ID, failure)
-		}
-		for m := range flat(all) {
-			if r, ok := m.Result(); ok && r.CallID == to.Call {
-				return commit{}, contract.Errorf("conversation/invalid-message", "the tool call %q of conversation %s has a result already",
-					to.Call, st.ID)
-			}
+		if err := st.awaits(to); err != nil {
+			return commit{}, err
 		}
 		do := turns.Append(st.Turns, []conversation.Message{conversation.ToolResult(to.Call, said)})
 		return commit{Change: do}, follows(st, do)
 	})
+}
+
+// awaits returns nil if a result that is added to the path answers the tool call of a relation. The
+// error is conversation/turn-not-in-path if the alternative that makes the call is not selected, and
+// conversation/invalid-message if the call has a result, or a later one has its id.
+func (st state) awaits(to Relation) *contract.Error {
+	path, said, failure := st.whole()
+	if failure != nil {
+		return failed("read conversation "+st.ID, failure)
+	}
+	i, err := path.Index(to.Turn)
+	switch {
+	case err != nil:
+		return err
+	case to.Span != 0 && path[i].Span != to.Span:
+		return contract.Errorf("conversation/turn-not-in-path",
+			"the tool call %q of turn %s of conversation %s is in alternative %s, but %s is selected",
+			to.Call, turns.TurnID(to.Turn), st.ID, turns.SpanID(to.Span), turns.SpanID(path[i].Span)).
+			WithDetail(keyTurn, edn.Text(turns.TurnID(to.Turn))).
+			WithHint("select the alternative, or spawn a conversation for a call on the path")
+	}
+	before := slices.Collect(flat(said[:i]))
+	at, open := turns.Open(slices.Collect(flat(said)))[to.Call]
+	if !open || at < len(before) || at >= len(before)+len(said[i]) {
+		return contract.Errorf("conversation/invalid-message",
+			"the tool call %q of turn %s of conversation %s has a result already, or a later call has its id",
+			to.Call, turns.TurnID(to.Turn), st.ID)
+	}
+	return nil
 }

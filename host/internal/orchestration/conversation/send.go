@@ -601,15 +601,11 @@ func (s *Service) answered(c *Call, w written, out []conversation.Message, err *
 	c.event("completed", func(b *edn.MapBuilder) { b.Key("version", edn.Int(w.Version)) })
 	b := w.value()
 	values := make([]edn.Value, len(out))
-	said := ""
 	for i, m := range out {
 		values[i] = contract.MessageValue(m)
-		if m.Role() == conversation.RoleAssistant && m.Text() != "" {
-			said = m.Text()
-		}
 	}
 	b.Key("messages", edn.Vector(values...))
-	b.OptText("text", said)
+	b.OptText("text", contract.AnswerText(slices.Values(out)))
 	return b.Map(), nil
 }
 

@@ -803,16 +803,50 @@ func TestSpawn(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
 }
 
-// An agent gets the messages, the model and the tools, and its messages are one commit;
-// it fails as a whole (CNV-013, CNV-021).
+// CNV-025: a result is linked to the call for which the conversation was spawned, not to another one
+// with its id.
+func TestResultOfARepeatedID(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	calls := func(q string) string {
+		return `{:role :assistant :tool/calls [{:id "k" :tool/id :x/y :args {:q "` + q + `"}}]}`
+	}
+	link := func(id string) *contract.Error {
+		x.must(x.do("append", `:conversation/id "`+id+`" :messages [{:role :user :content "q"} {:role :assistant :content "of `+id+`"}]`))
+		_, err := x.do("result", `:conversation/id "`+id+`" :link? true`)
+		return err
+	}
+	x.must(x.do("append", `:messages [{:role :user :content "a"} `+calls("Rome")+`{:role :tool :tool/id "k" :content "r"} `+calls("Paris")+`]`))
+	x.must(x.do("spawn", `:new/id "paris" :tool/id "k"`))
+	x.must(x.do("spawn", `:new/id "rome" :turn/id "t-2" :tool/id "k"`))
+	x.must(x.do("spawn", `:new/id "late" :tool/id "k"`))
+	x.must(x.do("append", `:at-turn "t-4" :messages [`+calls("Oslo")+`]`))
+	for id, want := range map[string]string{"paris": "conversation/turn-not-in-path", "rome": "conversation/invalid-message"} {
+		before := x.must(x.do("get", "")).String()
+		require.ErrorIs(t, link(id), contract.OfType(want), id)
+		assert.Equal(t, before, x.must(x.do("get", "")).String(), id)
+	}
+	x.must(x.do("select", `:turn/id "t-4" :span/id "s-4"`))
+	require.Nil(t, link("late"))
+	last, _ := x.must(x.do("get", "")).Key("messages").Nth(4)
+	assert.Equal(t, `{:content "of late" :role :tool :tool/id "k"}`, last.String())
+	require.ErrorIs(t, link("paris"), contract.OfType("conversation/invalid-message"), "the call has a result")
+	x.must(x.do("truncate", `:turn/id "t-4"`))
+	require.ErrorIs(t, link("paris"), contract.OfType("conversation/turn-not-in-path"))
+}
+
+// An agent gets the messages, the model and the tools, and its messages are one commit, whose
+// text is that of all of them; it fails as a whole (CNV-013, CNV-021).
 func TestAgent(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
 	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
-		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
+		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :content "look" :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
 			{:role :tool :tool/id "1" :content "r"} {:role :assistant :content "done"}]}`)), nil
 	}
-	out := x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one} :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]`))
-	assert.Equal(t, `"done"`, out.Key("text").String())
+	input := `:text "go" :agent {:cap/ref :agent/one} :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]`
+	out := x.must(x.do("send", input))
+	assert.Equal(t, `"look\n\ndone"`, out.Key("text").String())
+	again := x.must(x.at(t.Context(), "send", input, edn.Vector(edn.Int(int64(x.calls)))))
+	assert.Equal(t, out.String(), again.String(), "repeated")
 	assert.Equal(t, 4, out.Key("turns").Len())
 	assert.Equal(t, "1", out.Key("version").String())
 	r := x.asked[0]

@@ -41,6 +41,7 @@ type Relation struct {
 	ID   string // of the other conversation
 	Turn int64  // the turn of the other conversation; 0: its path was empty
 	Call string // the tool call that the result of a spawned conversation answers
+	Span int64  // the alternative of Turn that makes Call; 0: none is known
 	// Run is the run in which an agent created it; empty: a caller did.
 	Run string
 	// Depth is the number of spawned conversations on the way to this one, itself included.

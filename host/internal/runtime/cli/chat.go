@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/workspace"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // chatIntent is the intent of the models of a chat.
@@ -158,8 +159,12 @@ func (c *command) chatModels(ctx context.Context, local bool, s chat.Settings) (
 	return nil, e.WithHint(hint + c.withoutModel(ctx))
 }
 
-// sampleText is the input of an example command for an intent.
-var sampleText = edn.MustMap(edn.K("text"), edn.Text("A text of your own."))
+// samples are inputs of example commands, by the schema of the intent. A schema can accept several keys;
+// a sample has the one that the shipped prompts and capabilities read.
+var samples = map[string]edn.Value{
+	"req/text":    edn.MustMap(edn.K("prompt"), edn.Text("A text of your own.")),
+	"req/context": edn.MustMap(edn.K("text"), edn.Text("A text of your own.")),
+}
 
 // withoutModel returns text about intents that need no model, with a command that calls one.
 func (c *command) withoutModel(ctx context.Context) string {
@@ -183,12 +188,18 @@ func (c *command) withoutModel(ctx context.Context) string {
 	if len(found) == 0 {
 		return ""
 	}
-	next := "ferment explain " + found[0]
-	if i := slices.IndexFunc(found, func(id string) bool {
-		in, known := reg.Schema(reg.InSchema(id, ""))
-		return known && in.Valid(sampleText)
-	}); i >= 0 {
-		next = fmt.Sprintf("ferment act %s '%s'", found[i], sampleText)
+	next := []string{"ferment", "explain", found[0]}
+	for _, id := range found {
+		if sample, ok := samples[reg.InSchema(id, "")]; ok {
+			next = []string{"ferment", "act", id, sample.String()}
+			break
+		}
 	}
-	return fmt.Sprintf("; without a model these intents answer: %s. Try: %s", strings.Join(found, ", "), next)
+	if c.config != "" {
+		next = append(next, "--config", c.config)
+	}
+	if c.profile != "" {
+		next = append(next, "--profile", c.profile)
+	}
+	return fmt.Sprintf("; without a model these intents answer: %s. Try: %s", strings.Join(found, ", "), launch.ShellLine(next...))
 }

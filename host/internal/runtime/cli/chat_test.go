@@ -196,7 +196,8 @@ func TestChatExportsInParts(t *testing.T) {
 	s.stop()
 }
 
-// Two chats that begin a conversation notice each other, as later ones do.
+// CNV-020, CNV-029: two chats that begin a conversation notice each other, as later ones do. A
+// command is not executed on turns that its user has not seen.
 func TestChatConflicts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chatWorld(onDisk)...)
@@ -212,6 +213,18 @@ func TestChatConflicts(t *testing.T) {
 		e.types("\r")
 		e.shows("you said: first", ready, ">")
 	}
+	for _, command := range []string{"/edit #1 mine", "/regenerate", "/select #2 1", "/undo", "/fork #1 c-02"} {
+		got := w.chat("other\n", "c-01", "--model", "mine/spare")
+		require.Equal(t, 0, got.code, got.stderr)
+		before := w.texts(t, "c-01")
+		e.types(command + "\r")
+		e.shows("  shows its turns; enter the command again to execute it on", "  these", ready, "> "+command)
+		assert.Equal(t, before, w.texts(t, "c-01"), command)
+		e.types("\x03")
+		e.shows("  these", ready, ">")
+	}
+	e.types("/undo\r")
+	e.shows("> other", "you said: first", ready, ">")
 	e.types("/quit\r")
 	assert.Equal(t, 0, e.ends())
 	s.stop()
@@ -259,6 +272,21 @@ func TestChatWithoutModel(t *testing.T) {
 	got = w.shell(command)
 	assert.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "A text of your own.")
+
+	// The offered command works in the project of init, and elsewhere with the flags of the chat.
+	w = newcomer(t)
+	require.Equal(t, 0, w.run("init", "my project").code)
+	for _, flags := range [][]string{{"--config", "my project"}, nil} {
+		if flags == nil {
+			w.dir = filepath.Join(w.dir, "my project")
+		}
+		got = w.chat("Hello\n", flags...)
+		_, command, offered = strings.Cut(strings.Join(strings.Fields(got.stderr), " "), "Try: ")
+		require.True(t, offered, got.stderr)
+		got = w.shell(command)
+		assert.Equal(t, 0, got.code, "%s\n%s", command, got.stderr)
+		assert.Contains(t, got.stdout, "A text of your own.", command)
+	}
 }
 
 // CLI-006: the examples of the help work.

@@ -134,6 +134,17 @@ intent "route/decide" {
 	got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "x" :model :route/decide}`, "--edn")
 	assert.Contains(t, got.stdout+got.stderr, ":path [:model]")
 	assert.Contains(t, got.stdout+got.stderr, "invalid-request")
+
+	// CNV-029: neither a handle nor an intent is not replaced by the default.
+	before := w.say(t, "get", `{:conversation/id "c-01"}`)
+	for _, key := range []string{":model", ":agent"} {
+		for _, value := range []string{"{:cap/ref :mine/spare :x 1}", "{:cap/id :mine/spare}", "{}", "5"} {
+			got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "x" `+key+" "+value+"}", "--edn")
+			assert.Equal(t, 2, got.code, "%s %s\n%s%s", key, value, got.stdout, got.stderr)
+			assert.Contains(t, got.stdout+got.stderr, "["+key, value)
+		}
+	}
+	assert.True(t, before.Equal(w.say(t, "get", `{:conversation/id "c-01"}`)))
 }
 
 // CNV-027: the text of an answer is streamed as it comes; what a failed attempt has
@@ -160,4 +171,45 @@ func TestConversationStreams(t *testing.T) {
 	}
 	assert.Equal(t, "the spare", shown, "%s\n%s", kinds, got.stdout)
 	assert.Equal(t, "Hello|the spare", w.texts(t, "c-01"))
+}
+
+// CNV-027: of an answer of several messages the stream shows the :text, and retracts nothing.
+func TestAgentStreams(t *testing.T) {
+	t.Parallel()
+	files := chatting(saysAha)
+	files[1] += `
+intent "agent/run" {
+  in         = "req/agent.run"
+  out        = "res/agent.run"
+  candidates = ["mine/agent"]
+  stream     = "provisional"
+}
+`
+	files[3] = strings.Replace(files[3], "{:capabilities {", `{:capabilities {
+ :mine/agent {:kind :agent :intents #{:agent/run} :in-schema :req/agent.run :out-schema :res/agent.run
+  :steps [{:stream ["one" "\n\ntwo"] :value {:agent/stop :done :text "one\n\ntwo"
+           :messages [{:role :assistant :content "one"} {:role :assistant :content "two"}]}}]}`, 1)
+	w := newWorld(t, files...)
+	w.serve()
+	w.say(t, "open", `{:conversation/id "c-01"}`)
+	for _, intent := range []string{"send", "regenerate"} {
+		input := `{:conversation/id "c-01" :agent {:cap/ref :mine/agent}`
+		if intent == "send" {
+			input += ` :text "Hello"`
+		}
+		got := w.run("act", "conversation/"+intent, input+"}", "--stream", "--edn")
+		require.Equal(t, 0, got.code, got.stderr)
+		shown := ""
+		for _, e := range got.events(t) {
+			switch kind, _ := e.Key("event").AsKeyword(); kind {
+			case "provisional", "chunk":
+				text, _ := e.Key("text").AsString()
+				shown += text
+			case "retract":
+				assert.Fail(t, "a text is retracted", "%s: %s", intent, e)
+			}
+		}
+		assert.Equal(t, "one\n\ntwo", shown, intent)
+	}
+	assert.Equal(t, "Hello|one|two", w.texts(t, "c-01"))
 }

@@ -103,20 +103,19 @@ func turnIn(v edn.Value) turn {
 }
 
 // path returns the turns of the conversation without messages, which may be too large for one
-// response.
-func (t *Talk) path(ctx context.Context) ([]turn, error) {
+// response, and its version. The version can be later than that of the turns that the user has seen.
+func (t *Talk) path(ctx context.Context) (path []turn, version int64, err error) {
 	var in edn.MapBuilder
 	in.Key("messages?", edn.Bool(false))
 	of, err := t.ask(ctx, "get", in, nil)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	t.version, _ = of.Key("version").AsInt()
-	var out []turn
 	for s := range of.Key("turns").Elems() {
-		out = append(out, turnIn(s))
+		path = append(path, turnIn(s))
 	}
-	return out, nil
+	version, _ = of.Key("version").AsInt()
+	return path, version, nil
 }
 
 // turnOf returns the index of the turn that an argument names with #N, otherwise of the last turn
@@ -146,7 +145,7 @@ func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
 
 // named reads the path and returns it with the turn that an argument names.
 func (t *Talk) named(ctx context.Context, arg, role string) (path []turn, at int, rest string, err error) {
-	if path, err = t.path(ctx); err == nil {
+	if path, _, err = t.path(ctx); err == nil {
 		at, rest, err = turnOf(path, arg, role)
 	}
 	return path, at, rest, err
@@ -311,7 +310,7 @@ func (t *Talk) alternatives(ctx context.Context, s turn) (out alternatives, err 
 const listedTurns = 10
 
 func (t *Talk) branch(ctx context.Context, _ string, show func(Event)) error {
-	path, err := t.path(ctx)
+	path, version, err := t.path(ctx)
 	if err != nil {
 		return err
 	}
@@ -330,6 +329,7 @@ func (t *Talk) branch(ctx context.Context, _ string, show func(Event)) error {
 		}
 		rows = append(rows, [2]string{fmt.Sprintf("#%d %s", i+1, path[i].role), about})
 	}
+	t.version = version
 	show(Note{fmt.Sprintf("conversation %s, %s\n%s", t.id, counted(len(path), "turn"), aligned(rows))})
 	return nil
 }
@@ -393,6 +393,7 @@ func (t *Talk) fork(ctx context.Context, arg string, show func(Event)) error {
 		in, arg = path[i].input(), strings.TrimSpace(rest)
 	}
 	in.OptText("new/id", arg)
+	in.Key("base-version", edn.Int(t.version))
 	of, err := t.ask(ctx, "fork", in, nil)
 	if err != nil {
 		return err

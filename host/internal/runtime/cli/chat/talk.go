@@ -40,7 +40,7 @@ type Talk struct {
 	caller Caller
 
 	id      string
-	version int64
+	version int64 // the last one whose turns the user has seen, or was told about
 	// before has the version that an undo of a version restores, if it is not the previous one.
 	before map[int64]int64
 	draft  string // id of the unanswered message that the current line is
@@ -192,8 +192,11 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	}
 	if current, ok := failed.Details.Key("current").AsInt(); ok && conflicts {
 		t.version = current
-		failed = failed.WithHint(
-			"the conversation was changed meanwhile: /branch shows its turns; send the message again to add it after them")
+		again := "send the message again to add it after them"
+		if _, _, command := commandOf(line); command {
+			again = "enter the command again to execute it on these"
+		}
+		failed = failed.WithHint("the conversation was changed meanwhile: /branch shows its turns; " + again)
 	}
 	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: failed.Type == "canceled" && t.version == before})
 }
@@ -219,12 +222,15 @@ func (t *Talk) committed(ctx context.Context) (answer Answer, line string, found
 	if err != nil {
 		return Answer{}, "", false
 	}
+	var texts []string
 	for m := range of.Key("messages").Elems() {
 		if text(m.Key("attribution"), "run") == t.open.id && word(m, "role") == "assistant" {
-			answer, found = Answer{Text: content(m), By: author(m), Value: of}, true
+			texts = append(texts, content(m))
+			answer, found = Answer{By: author(m), Value: of}, true
 		}
 	}
 	if found {
+		answer.Text = strings.Join(texts, contract.Paragraph)
 		t.version, _ = of.Key("version").AsInt()
 		line, t.open = t.open.line, openRun{}
 	}

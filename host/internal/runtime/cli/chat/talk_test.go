@@ -271,8 +271,9 @@ type outcome struct {
 }
 
 func (o *outcomes) Call(_ context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
-	if intent, _ := request.Key("task").Key("intent").AsKeyword(); intent != "conversation/send" {
-		return edn.MustRead(`{:result {:out {:version 3 :messages [{:role :user :content "one"}
+	intent, _ := request.Key("task").Key("intent").AsKeyword()
+	if intent != "conversation/send" && intent != "conversation/regenerate" {
+		return edn.MustRead(`{:result {:out {:version 3 :turns [{:turn/id "t-1" :role :user} {:turn/id "t-2" :role :assistant}] :messages [{:role :user :content "one"}
 			{:role :assistant :content "hi" :attribution {:run "` + o.kept + `"}}]}}}`), nil
 	}
 	o.sent = append(o.sent, request.Key("input"))
@@ -284,8 +285,9 @@ func (o *outcomes) Call(_ context.Context, request edn.Value, show func(edn.Valu
 	return edn.MustRead(now.response), nil
 }
 
-// An answer that was committed while its run was canceled, or after the connection was lost, is
-// shown; its message is not offered and not sent twice.
+// CNV-021, CNV-024: an answer that was committed while its run was canceled, or after the connection
+// was lost, is shown; its message is not offered and not sent twice. A command names the version that
+// the talk knows, so that it is not executed on another one.
 func TestAnswersOfOpenRuns(t *testing.T) {
 	const (
 		canceled = `{:error {:type :canceled :message "interrupt"}}`
@@ -302,6 +304,8 @@ func TestAnswersOfOpenRuns(t *testing.T) {
 		"canceled in time":   {"r-0", []outcome{{"r-1", canceled, nil}}, []string{"one"}, []string{"canceled one"}},
 		"canceled too late":  {"r-1", []outcome{{"r-1", canceled, nil}, {"r-2", ok, nil}}, []string{"one", "two"}, []string{"hi", "fine"}},
 		"resumed":            {"r-1", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"one", "one"}, []string{"failed one", "hi"}},
+		"edit resumed":       {"r-1", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"/edit #1 one", "/edit #1 one"}, []string{"failed /edit #1 one", "hi"}},
+		"answer resumed":     {"r-1", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"/regenerate", "/regenerate"}, []string{"failed /regenerate", "hi"}},
 		"resumed, then else": {"r-1", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"one", "two"}, []string{"failed one", "hi", "failed two"}},
 		"changed by another": {"r-9", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"one", "one"}, []string{"failed one", "failed one"}},
 		"not confirmed":      {"r-0", []outcome{{"r-1", "", lost}, {"r-2", ok, nil}}, []string{"one", "one"}, []string{"failed one", "fine"}},
@@ -325,6 +329,11 @@ func TestAnswersOfOpenRuns(t *testing.T) {
 				})
 			}
 			assert.Equal(t, c.want, got)
+			for i, sent := range o.sent {
+				if c.next[i].response == conflict {
+					assert.Equal(t, "0", sent.Key("base-version").String())
+				}
+			}
 			if name == "canceled too late" {
 				assert.Equal(t, edn.Int(3), o.sent[1].Key("base-version"))
 			}
