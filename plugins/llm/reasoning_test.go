@@ -120,6 +120,42 @@ func TestRefusedParameter(t *testing.T) {
 	}
 }
 
+// LLM-010: a server that does not stream a model is asked for its answers in one piece from then on, and
+// nothing of the request is lost.
+func TestRefusedStream(t *testing.T) {
+	const verify = `{"error":{"message":"Your organization must be verified to stream this model. Please go to: ` +
+		`https://platform.openai.com/settings/organization/general and click on Verify Organization.",` +
+		`"type":"invalid_request_error","param":"stream","code":"unsupported_value"}}`
+	for _, tt := range []struct{ dialect, body string }{
+		{"openai-chat", verify},
+		{"openai-responses", verify},
+		{"openai-chat", `{"error":{"message":"Unsupported parameter: 'stream' is not supported with this model."}}`},
+		{"anthropic-messages", `{"type":"error","error":{"type":"invalid_request_error","message":"stream: Extra inputs are not permitted"}}`},
+	} {
+		whole := habits(tt.dialect)[0]
+		r := newRig(t, tt.dialect, `{:price {:input "1" :output "1"} :options {:max-tokens 100}}`, "", status(400, tt.body))
+		o := r.says("")
+		require.NotNil(t, o.err, tt.body)
+		assert.Equal(t, "provider/error", o.err.Type, "%s: %s", tt.body, o.err)
+		assert.Equal(t, contract.ClassRetry, o.err.Class, tt.body)
+		assert.Equal(t, ":stream", o.err.Details.Key("options/refused").String(), tt.body)
+		assert.Equal(t, "true", r.field("stream"), tt.body)
+		for range 2 {
+			r.server.Then(whole)
+			o = r.says("")
+			require.Nil(t, o.err, "%s: %v", tt.body, o.err)
+			assert.Equal(t, `"Hello."`, o.out.Key("text").String(), tt.body)
+			assert.NotEqual(t, "true", r.field("stream"), tt.body)
+			assert.Empty(t, r.field("stream_options"), tt.body)
+			assert.Equal(t, "nil", dropped(o), tt.body)
+		}
+		r.server.Then(status(400, tt.body))
+		o = r.says("")
+		require.NotNil(t, o.err, tt.body)
+		assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: it is not requested already", tt.body)
+	}
+}
+
 // JDG-001: what a server says of one value changes no request with another value. A value out of range
 // is an error of its request, also of the next one; a value that the server does not support is omitted.
 func TestRefusedValue(t *testing.T) {

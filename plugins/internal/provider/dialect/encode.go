@@ -93,6 +93,7 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 func compose(p Preset, r *chat.Request) *encoding {
 	foreign := func(p chat.Part) bool { return p.Reasons() && p.Model != "" && p.Model != r.Model }
 	own := *r
+	own.Whole = own.Whole || slices.ContainsFunc(r.Rejected, func(x chat.Rejected) bool { return x.Field == streamField })
 	own.Messages = p.withCallIDs(r.Model, r.Messages)
 	lost := false
 	for i, m := range own.Messages {

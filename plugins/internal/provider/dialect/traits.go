@@ -241,8 +241,8 @@ func OtherLimit(name string) string {
 }
 
 // without removes fields from a body and returns the lost options. A limit is
-// not lost, it gets its other name; if encrypted reasoning is rejected,
-// reasoning is disabled.
+// not lost, it gets its other name; neither is an answer that is not streamed; if
+// encrypted reasoning is rejected, reasoning is disabled.
 func without(body map[string]any, fields []string) []string {
 	var lost []string
 	for _, name := range fields {
@@ -257,7 +257,7 @@ func without(body map[string]any, fields []string) []string {
 			body[other] = v
 		case name == "reasoning":
 			lost = append(lost, "reasoning-effort")
-		case name != "include":
+		case name != "include" && name != streamField:
 			lost = append(lost, strings.ReplaceAll(name, "_", "-"))
 		}
 	}
@@ -307,8 +307,15 @@ func Rejects(param, message string, body map[string]any) (rejected chat.Rejected
 	if i := slices.IndexFunc(features(), names); i >= 0 {
 		return chat.Rejected{Field: features()[i]}, true
 	}
+	if names(streamField) && body[streamField] == true {
+		return chat.Rejected{Field: streamField}, false
+	}
 	return chat.Rejected{}, false
 }
+
+// streamField requests a stream. In place of a rejected one, answers are requested in one piece: OpenAI
+// streams some models only to verified organizations (continuedev/continue#7129).
+const streamField = "stream"
 
 // maxValue is the maximum length of a rejected value that is returned.
 const maxValue = 256
