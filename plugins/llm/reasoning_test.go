@@ -106,7 +106,7 @@ func TestRefusedParameter(t *testing.T) {
 			require.Nil(t, o.err, name)
 			assert.NotContains(t, r.body(), tt.field, name)
 			if tt.field == "max_completion_tokens" {
-				assert.EqualValues(t, 100, r.body()["max_tokens"], name)
+				assert.EqualValues(t, 2148, r.body()["max_tokens"], name)
 			} else {
 				assert.Positive(t, o.meta.Key("options/dropped").Len(), name)
 			}
@@ -328,6 +328,57 @@ func TestReasoningOption(t *testing.T) {
 		r := newRig(t, anthropic, "", "")
 		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] :reasoning `+bad+`}`, "", nil), "input/invalid", bad)
 	}
+}
+
+// LM-008, LLM-023: a request with a limit leaves room for the reasoning that it asks for, and for no more: an
+// effort or a budget that is not sent does not raise the limit of the answer.
+func TestRoomForReasoning(t *testing.T) {
+	const anthropic, openAI, ollama, responses = "anthropic-messages", "openai-chat", "ollama-chat", "openai-responses"
+	for _, tt := range []struct {
+		dialect, name, options, fields string
+		room                           int
+	}{
+		{openAI, "sample", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{responses, "sample", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{ollama, "sample", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{openAI, "gpt-5-mini", "", `:reasoning {:budget-tokens 30000}`, 2048},
+		{anthropic, "sample", "", `:reasoning {:budget-tokens 30000}`, 30000},
+		{anthropic, "sample", "", `:reasoning {:budget-tokens 500}`, 0},
+		{anthropic, "claude-sonnet-5", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{anthropic, "claude-opus-4-6", "", ``, 0},
+		{anthropic, "claude-opus-4-6", "", `:reasoning :high`, 2048},
+		{anthropic, "claude-opus-4-6", ":headroom 100", `:reasoning :high`, 100},
+		{anthropic, "claude-opus-4-6", ":headroom 0", `:reasoning :high`, 0},
+		{anthropic, "claude-opus-4-6", `:reasoning-effort "high"`, ``, 2048},
+		{anthropic, "claude-opus-4-6", "", `:reasoning :none`, 0},
+		{anthropic, "claude-opus-4-5", "", `:reasoning :high`, 0}, // an effort without thinking
+		{anthropic, "claude-haiku-4-5", "", `:reasoning :high`, 0},
+		{openAI, "sample", "", `:reasoning :low`, 2048},
+		{openAI, "sample", "", `:reasoning :none`, 0},
+		{responses, "sample", "", `:reasoning :low`, 2048},
+		{ollama, "sample", "", `:reasoning :low`, 2048},
+		{ollama, "sample", "", `:reasoning :none`, 0},
+	} {
+		about := fmt.Sprint(tt)
+		k := talks()[tt.dialect]
+		r := newRig(t, tt.dialect, `{:name "`+tt.name+`" :options {:max-tokens 100 `+tt.options+`}}`, "", k.whole("Fine."))
+		o := r.says(tt.fields)
+		require.Nil(t, o.err, "%s: %v", about, o.err)
+		room, _ := o.meta.Key("tokens/headroom").AsInt()
+		assert.EqualValues(t, tt.room, room, about)
+		limits := r.field("max_completion_tokens") + r.field("max_tokens") + r.field("max_output_tokens")
+		if tt.dialect == ollama {
+			limits = fmt.Sprint(r.body()["options"].(map[string]any)["num_predict"])
+		}
+		assert.Equal(t, fmt.Sprint(100+tt.room), limits, about)
+	}
+	r := newRig(t, openAI, `{:price {:input "1" :output "1"} :options {:max-tokens 100}}`, "",
+		status(400, `{"error":{"message":"Unsupported parameter: 'reasoning_effort' is not supported."}}`))
+	require.NotNil(t, r.says(`:reasoning :low`).err)
+	assert.Equal(t, "2148", r.field("max_completion_tokens"))
+	r.server.Then(talks()[openAI].whole("Fine."))
+	require.Nil(t, r.says(`:reasoning :low`).err)
+	assert.Equal(t, "100", r.field("max_completion_tokens"), "the server has no effort")
 }
 
 // LM-008: the reasoning of an answer is returned as parts and sent back
