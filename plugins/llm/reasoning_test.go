@@ -256,6 +256,12 @@ func TestRefusedAtOnce(t *testing.T) {
 	assert.Empty(t, r.field("temperature"))
 }
 
+// ENV-016: a limit of no tokens allows no answer, so nothing is sent.
+func TestLimitOfNoTokens(t *testing.T) {
+	r := newRig(t, "openai-chat", "", "")
+	r.unsent(r.ask(t.Context(), "model/chat", hello, "{:budget {:max-tokens 0}}", nil), "input/invalid", "no tokens")
+}
+
 // A server that rejects both names of the limit gets the first one again: it has none that is accepted.
 func TestRefusedLimits(t *testing.T) {
 	const body = `{"error":{"message":"Unsupported parameter.","param":"%s"}}`
