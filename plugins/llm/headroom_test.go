@@ -73,8 +73,8 @@ func TestReservedIsTheLimit(t *testing.T) {
 	}{
 		{"little is left", "{:max-tokens-out 700}", "wall/plain", hello, fine, 700},
 		{"much is left", "{:max-tokens-out 70000}", "wall/plain", hello, fine, 0},
-		{"reasoning of one request", "{:max-tokens 100}", "model/chat", `{:reasoning {:budget-tokens 50000} ` + chatted, empty, 50100},
-		{"the next one", "{:max-tokens 100 :max-tokens-out 12000}", "model/chat", `{` + chatted, fine, 12000},
+		{"a budget that is dropped", "{:max-tokens 100}", "model/chat", `{:reasoning {:budget-tokens 50000} ` + chatted, empty, 2148},
+		{"the next one", "{:max-tokens 100 :max-tokens-out 3000}", "model/chat", `{` + chatted, fine, 3000},
 	} {
 		before := len(server.Requests())
 		server.Then(tt.plays)

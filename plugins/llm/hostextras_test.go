@@ -88,7 +88,7 @@ func (w *hostWall) beforeARequest(t *testing.T) {
 }
 
 // The first piece is awaited until its timer fires; keep-alives do not postpone
-// it. Row 13: the deadline of the request ends the wait too.
+// it. Row 13: the deadline of the request ends the wait too; a spare candidate answers before it (EMB-002).
 func (w *hostWall) late(t *testing.T) {
 	for dialect, provider := range providers {
 		t.Run(provider, func(t *testing.T) {
@@ -125,13 +125,22 @@ func (w *hostWall) lateAt(t *testing.T, provider string, k talk) {
 
 	w.servers[provider].Then(k.says(k.start, k.text("shown "), "!stall"))
 	for _, kind := range []string{"gate-passed", "first-token", "provisional"} {
-		h := w.ask(t, kind, provider+"/voice", ":deadline-ms 400")
+		h := w.act(t.Context(), envelope("wall/"+kind, hello, ":"+provider+"/voice", ":deadline-ms 400"), true)
 		e := h.attempts()[0].Key("error")
 		assert.Equal(t, "[:timeout/hard :switch :downstream]", edn.Vector(e.Key("type"), e.Key("class"), e.Key("source")).String(), "%s %s: %s", provider, kind, h.raw)
 		assert.Equal(t, ":queue/deadline-exceeded", h.response.Key("error").Key("type").String(), "%s %s: that of the whole request", provider, kind)
 		assert.Equal(t, ":expired", h.events[len(h.events)-1].Key("status").String())
 		assert.Equal(t, ":at-least", h.response.Key("budget").Key("mark").String(), "%s %s", provider, kind)
 		assert.Equal(t, map[string]string{"gate-passed": "", "first-token": "shown", "provisional": ""}[kind], strings.TrimSpace(h.text), "%s %s", provider, kind)
+
+		h = w.ask(t, kind, provider+"/voice", ":deadline-ms 4000")
+		if kind == "first-token" {
+			assert.Equal(t, ":queue/deadline-exceeded", h.response.Key("error").Key("type").String(), "%s: it was shown for good", provider)
+			continue
+		}
+		assert.Equal(t, spareText, h.text, "%s %s: EMB-002", provider, kind)
+		assert.Equal(t, ":timeout/soft", h.attempts()[0].Key("failure/type").String(), "%s %s", provider, kind)
+		assert.Equal(t, ":at-least", h.response.Key("budget").Key("mark").String(), "%s %s", provider, kind)
 	}
 }
 

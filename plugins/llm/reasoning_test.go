@@ -106,7 +106,7 @@ func TestRefusedParameter(t *testing.T) {
 			require.Nil(t, o.err, name)
 			assert.NotContains(t, r.body(), tt.field, name)
 			if tt.field == "max_completion_tokens" {
-				assert.EqualValues(t, 100, r.body()["max_tokens"], name)
+				assert.EqualValues(t, 2148, r.body()["max_tokens"], name)
 			} else {
 				assert.Positive(t, o.meta.Key("options/dropped").Len(), name)
 			}
@@ -117,6 +117,42 @@ func TestRefusedParameter(t *testing.T) {
 		if tt.dialect != "anthropic-messages" { // whose message names two, of which one remains
 			assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: it is left out already", name)
 		}
+	}
+}
+
+// LLM-010: a server that does not stream a model is asked for its answers in one piece from then on, and
+// nothing of the request is lost.
+func TestRefusedStream(t *testing.T) {
+	const verify = `{"error":{"message":"Your organization must be verified to stream this model. Please go to: ` +
+		`https://platform.openai.com/settings/organization/general and click on Verify Organization.",` +
+		`"type":"invalid_request_error","param":"stream","code":"unsupported_value"}}`
+	for _, tt := range []struct{ dialect, body string }{
+		{"openai-chat", verify},
+		{"openai-responses", verify},
+		{"openai-chat", `{"error":{"message":"Unsupported parameter: 'stream' is not supported with this model."}}`},
+		{"anthropic-messages", `{"type":"error","error":{"type":"invalid_request_error","message":"stream: Extra inputs are not permitted"}}`},
+	} {
+		whole := habits(tt.dialect)[0]
+		r := newRig(t, tt.dialect, `{:price {:input "1" :output "1"} :options {:max-tokens 100}}`, "", status(400, tt.body))
+		o := r.says("")
+		require.NotNil(t, o.err, tt.body)
+		assert.Equal(t, "provider/error", o.err.Type, "%s: %s", tt.body, o.err)
+		assert.Equal(t, contract.ClassRetry, o.err.Class, tt.body)
+		assert.Equal(t, ":stream", o.err.Details.Key("options/refused").String(), tt.body)
+		assert.Equal(t, "true", r.field("stream"), tt.body)
+		for range 2 {
+			r.server.Then(whole)
+			o = r.says("")
+			require.Nil(t, o.err, "%s: %v", tt.body, o.err)
+			assert.Equal(t, `"Hello."`, o.out.Key("text").String(), tt.body)
+			assert.NotEqual(t, "true", r.field("stream"), tt.body)
+			assert.Empty(t, r.field("stream_options"), tt.body)
+			assert.Equal(t, "nil", dropped(o), tt.body)
+		}
+		r.server.Then(status(400, tt.body))
+		o = r.says("")
+		require.NotNil(t, o.err, tt.body)
+		assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: it is not requested already", tt.body)
 	}
 }
 
@@ -220,6 +256,12 @@ func TestRefusedAtOnce(t *testing.T) {
 	assert.Empty(t, r.field("temperature"))
 }
 
+// ENV-016: a limit of no tokens allows no answer, so nothing is sent.
+func TestLimitOfNoTokens(t *testing.T) {
+	r := newRig(t, "openai-chat", "", "")
+	r.unsent(r.ask(t.Context(), "model/chat", hello, "{:budget {:max-tokens 0}}", nil), "input/invalid", "no tokens")
+}
+
 // A server that rejects both names of the limit gets the first one again: it has none that is accepted.
 func TestRefusedLimits(t *testing.T) {
 	const body = `{"error":{"message":"Unsupported parameter.","param":"%s"}}`
@@ -292,6 +334,57 @@ func TestReasoningOption(t *testing.T) {
 		r := newRig(t, anthropic, "", "")
 		r.unsent(r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "Hi."}] :reasoning `+bad+`}`, "", nil), "input/invalid", bad)
 	}
+}
+
+// LM-008, LLM-023: a request with a limit leaves room for the reasoning that it asks for, and for no more: an
+// effort or a budget that is not sent does not raise the limit of the answer.
+func TestRoomForReasoning(t *testing.T) {
+	const anthropic, openAI, ollama, responses = "anthropic-messages", "openai-chat", "ollama-chat", "openai-responses"
+	for _, tt := range []struct {
+		dialect, name, options, fields string
+		room                           int
+	}{
+		{openAI, "sample", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{responses, "sample", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{ollama, "sample", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{openAI, "gpt-5-mini", "", `:reasoning {:budget-tokens 30000}`, 2048},
+		{anthropic, "sample", "", `:reasoning {:budget-tokens 30000}`, 30000},
+		{anthropic, "sample", "", `:reasoning {:budget-tokens 500}`, 0},
+		{anthropic, "claude-sonnet-5", "", `:reasoning {:budget-tokens 30000}`, 0},
+		{anthropic, "claude-opus-4-6", "", ``, 0},
+		{anthropic, "claude-opus-4-6", "", `:reasoning :high`, 2048},
+		{anthropic, "claude-opus-4-6", ":headroom 100", `:reasoning :high`, 100},
+		{anthropic, "claude-opus-4-6", ":headroom 0", `:reasoning :high`, 0},
+		{anthropic, "claude-opus-4-6", `:reasoning-effort "high"`, ``, 2048},
+		{anthropic, "claude-opus-4-6", "", `:reasoning :none`, 0},
+		{anthropic, "claude-opus-4-5", "", `:reasoning :high`, 0}, // an effort without thinking
+		{anthropic, "claude-haiku-4-5", "", `:reasoning :high`, 0},
+		{openAI, "sample", "", `:reasoning :low`, 2048},
+		{openAI, "sample", "", `:reasoning :none`, 0},
+		{responses, "sample", "", `:reasoning :low`, 2048},
+		{ollama, "sample", "", `:reasoning :low`, 2048},
+		{ollama, "sample", "", `:reasoning :none`, 0},
+	} {
+		about := fmt.Sprint(tt)
+		k := talks()[tt.dialect]
+		r := newRig(t, tt.dialect, `{:name "`+tt.name+`" :options {:max-tokens 100 `+tt.options+`}}`, "", k.whole("Fine."))
+		o := r.says(tt.fields)
+		require.Nil(t, o.err, "%s: %v", about, o.err)
+		room, _ := o.meta.Key("tokens/headroom").AsInt()
+		assert.EqualValues(t, tt.room, room, about)
+		limits := r.field("max_completion_tokens") + r.field("max_tokens") + r.field("max_output_tokens")
+		if tt.dialect == ollama {
+			limits = fmt.Sprint(r.body()["options"].(map[string]any)["num_predict"])
+		}
+		assert.Equal(t, fmt.Sprint(100+tt.room), limits, about)
+	}
+	r := newRig(t, openAI, `{:price {:input "1" :output "1"} :options {:max-tokens 100}}`, "",
+		status(400, `{"error":{"message":"Unsupported parameter: 'reasoning_effort' is not supported."}}`))
+	require.NotNil(t, r.says(`:reasoning :low`).err)
+	assert.Equal(t, "2148", r.field("max_completion_tokens"))
+	r.server.Then(talks()[openAI].whole("Fine."))
+	require.Nil(t, r.says(`:reasoning :low`).err)
+	assert.Equal(t, "100", r.field("max_completion_tokens"), "the server has no effort")
 }
 
 // LM-008: the reasoning of an answer is returned as parts and sent back

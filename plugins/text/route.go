@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -95,10 +96,14 @@ func steady(x float64) edn.Value { return edn.MustFloat(math.Round(x*1000) / 100
 // decide returns the capability that the configured table names for the intent
 // of the request.
 func (r router) decide(in edn.Value) (edn.Value, error) {
-	intent, ok := in.Key("request").Key("task").Key("intent").AsKeyword()
+	v := in.Key("request").Key("task").Key("intent")
+	intent, ok := v.AsKeyword()
+	if s, written := v.AsString(); written { // a caller without EDN writes names as strings
+		intent = strings.TrimPrefix(s, ":")
+		ok = intent != ""
+	}
 	if !ok {
-		return edn.Nil(), refused("a request with :task :intent", in.Key("request").Key("task").Key("intent"), "request",
-			"task", "intent")
+		return edn.Nil(), refused("a request with :task :intent", v, "request", "task", "intent")
 	}
 	capability := r.Default
 	if row, ok := r.Routes[intent]; ok {

@@ -95,6 +95,9 @@ func TestClassifyAndDecide(t *testing.T) {
 	assert.True(t, edn.Equal(edn.K("context/summarize"), out.Key("intent")), "%s", out)
 	assert.Equal(t, `{:cap/id :llm/voice}`, ask("route/decide", `{:request {:task {:intent :text/respond}}}`).String())
 	assert.Equal(t, `{:cap/id :llm/meta}`, ask("route/decide", `{:request {:task {:intent :code/patch}}}`).String())
+	for _, name := range []string{"text/respond", ":text/respond"} { // VAL-006: as JSON has it
+		assert.Equal(t, `{:cap/id :llm/voice}`, ask("route/decide", `{:request {:task {:intent "`+name+`"}}}`).String(), name)
+	}
 }
 
 // A table with impossible names is rejected with its place.
@@ -143,6 +146,7 @@ func TestMalformedInput(t *testing.T) {
 		{"text/classifier", "route/classify", `{}`, "input/invalid", "text"},
 		{"text/classifier", "route/classify", `{:text 1}`, "input/invalid", "text"},
 		{"text/classifier", "route/decide", `{:request {}}`, "input/invalid", "request"},
+		{"text/classifier", "route/decide", `{:request {:task {:intent ""}}}`, "input/invalid", "request"},
 		{"text/classifier", "route/decide", `{:request {:task {:intent :a/b}}}`, "route/decide-failed", "a/b"},
 	} {
 		_, err := p.Do(context.Background(), sdktest.Call{Capability: c.capability, Intent: c.intent, Input: edn.MustRead(c.input)})

@@ -53,9 +53,13 @@ func (a *attempt) classifyLostCall(ctx context.Context) {
 			a.capability.ID).WithCause(cause(err))
 		a.label, a.outcome, a.late = journal.OutcomeUnknown, flow.Unknown, true
 		return
-	case late(l.end):
+	case a.shareSpent, late(l.end):
+		within := l.given()
+		if a.shareSpent {
+			within = a.share
+		}
 		a.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", n.w.Node, a.capability.ID,
-			l.given()).WithCause(cause(err))
+			within).WithCause(cause(err))
 		a.label, a.outcome = journal.OutcomeUnknown, flow.Unknown
 		return
 	}

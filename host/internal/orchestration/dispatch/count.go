@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -43,9 +44,13 @@ func (q *callRequest) Input(c *registry.Capability) int64 {
 // reasoning; plugins reject more.
 const maxReasoning = 1 << 20
 
-// Output implements funds.Request. More than the declared headroom is reserved if
-// the request grants more tokens for reasoning, or if an answer was empty because
-// reasoning had used up its limit.
+// askedReasoning is the number of tokens that a plugin leaves for reasoning if the request asks its model
+// to reason and no other number is known.
+const askedReasoning = 2048
+
+// Output implements funds.Request. More than the declared headroom is reserved if the
+// request asks a model to reason or grants more tokens for that, or if an answer was
+// empty because reasoning had used up its limit.
 func (q *callRequest) Output(c *registry.Capability) (n, headroom int64, ok bool) {
 	most, ok := policy.MostOut(c, q.n.w.Policy.Budget)
 	if !ok {
@@ -53,8 +58,16 @@ func (q *callRequest) Output(c *registry.Capability) (n, headroom int64, ok bool
 	}
 	declared := int64(c.Limits.HeadroomTokens)
 	headroom = max(declared, q.n.w.Policy.stats[c.ID].Headroom(q.n.d.Executor.State(c.ID).Edition))
-	if n, asked := q.n.w.Input.Key("reasoning").Key("budget-tokens").AsInt(); asked && n <= maxReasoning {
+	reasoning := q.n.w.Input.Key("reasoning")
+	if n, asked := reasoning.Key("budget-tokens").AsInt(); asked && n <= maxReasoning {
 		headroom = max(headroom, n)
+	}
+	effort, asked := reasoning.AsKeyword()
+	if s, written := reasoning.AsString(); written {
+		effort, asked = strings.TrimPrefix(s, ":"), true // a caller without EDN
+	}
+	if asked && effort != "none" {
+		headroom = max(headroom, askedReasoning)
 	}
 	return most - declared + headroom, headroom, true
 }

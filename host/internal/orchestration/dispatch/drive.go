@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
@@ -93,8 +94,7 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		if a.past == nil {
 			o.attempts.shadow(a)
 		}
-		a.answer, a.failed = a.invoke(ctx)
-		a.ended = o.node.now()
+		o.callAlone(ctx, a)
 	case flow.Judge:
 		o.evaluate(ctx, o.attempts.get(c.Attempt), e)
 	case flow.Discard:
@@ -126,6 +126,56 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 		o.timer, e.Of = nil, c.Target
 	}
 	return queue
+}
+
+// shareSpent is the cause of the end of a call that used its share of the time.
+var shareSpent = contract.Errorf("timeout/soft", "the share of the time that is left for this attempt has passed")
+
+// callAlone makes the call of a step of a cascade. The call is canceled at the end of its
+// share, except if text of it was shown that cannot be retracted.
+func (o *operation) callAlone(ctx context.Context, a *attempt) {
+	own := ctx
+	if a.share = o.share(ctx, a); a.share > 0 {
+		var cancel context.CancelCauseFunc
+		own, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		timer := time.AfterFunc(a.share, func() {
+			if !a.stream.Committed() {
+				cancel(shareSpent)
+			}
+		})
+		defer timer.Stop()
+	}
+	a.answer, a.failed = a.invoke(own)
+	a.ended = o.node.now()
+	a.shareSpent = context.Cause(own) == shareSpent
+}
+
+// share returns how long an attempt may take so that the next candidate is reached before
+// the deadline also if this one hangs (EMB-002): half of the time left. It returns 0, no
+// bound, without a deadline, if the capability has an earlier limit of its own, and if no
+// other candidate could be tried afterwards.
+func (o *operation) share(ctx context.Context, a *attempt) time.Duration {
+	n, c := &o.node, a.capability
+	end, bounded := ctx.Deadline()
+	if d := n.w.Deadline; !d.IsZero() && (!bounded || d.Before(end)) {
+		end, bounded = d, true
+	}
+	if own := a.limits.end; !bounded || !c.External() || a.past != nil || !own.IsZero() && own.Before(end) {
+		return 0
+	}
+	if _, left := o.machine.Next(flow.Situation{Accepted: o.candidates.binding.Accepted}); !left {
+		return 0
+	}
+	if calls, limited := o.funds.CallsLeft(); limited && calls == 0 {
+		return 0
+	}
+	late := o.attempts.failure(ctx, nil, shareSpent)
+	late.Outcome, late.Recovery = flow.Unknown, a.recovery
+	if !o.machine.GoesOn(late) {
+		return 0
+	}
+	return end.Sub(n.now()) / 2
 }
 
 // arrivals waits until a running call or the timer ends and adds the events of all that

@@ -174,6 +174,70 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// EMB-002: a candidate that hangs has half of the time left while another one could be
+// tried, so the deadline does not end the node before that one answers. The capability gets
+// the deadline of the node, which ends its call otherwise.
+func TestHangLeavesTimeForTheNextCandidate(t *testing.T) {
+	const writes = ":cap/effects #{:fs/write} :cap/recovery-rules [[[:prompt] \"p\" :once]]"
+	hang, reply := dispatchtest.Step{Hang: true}, out(`{:text "b"}`)
+	quick := policy.Additive{Base: policy.Of(policy.NamesOf(here, "provider/unavailable"), here)}
+	for name, tc := range map[string]struct {
+		more    string
+		layer   policy.Layer
+		limits  string
+		steps   []dispatchtest.Step
+		streams bool
+		typ     string
+		took    time.Duration // of 800 ms
+	}{
+		"next answers":          {layer: retries(0, 1), steps: []dispatchtest.Step{hang, reply}, took: 400},
+		"two of three hang":     {layer: retries(0, 2), steps: []dispatchtest.Step{hang, hang, reply}, took: 600},
+		"not retried":           {layer: retries(1, 1), steps: []dispatchtest.Step{hang, reply}, took: 400},
+		"all hang":              {layer: retries(0, 1), steps: []dispatchtest.Step{hang, hang}, typ: "timeout/hard", took: 800},
+		"slow, but in its half": {layer: retries(0, 1), steps: []dispatchtest.Step{in(399*time.Millisecond, reply), hang}, took: 399},
+		"no fallback":           {layer: retries(0, 0), steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
+		"no call left": {layer: retries(0, 1), limits: "{:max-attempts 1}",
+			steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
+		"two calls": {layer: retries(0, 1), limits: "{:max-attempts 2}", steps: []dispatchtest.Step{hang, reply}, took: 400},
+		"own limit": {more: ":cap/limits {:timeout-ms 700}", layer: retries(0, 1), steps: []dispatchtest.Step{hang, reply}, took: 700},
+		"own limit, later": {more: ":cap/limits {:timeout-ms 900}", layer: retries(0, 1),
+			steps: []dispatchtest.Step{hang, reply}, took: 400},
+		"silence ends the node": {layer: policy.Layer{FallbackMax: policy.Of(1, here), SwitchOn: quick},
+			steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
+		"once": {more: writes, layer: retries(0, 1), steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
+		"shown for good": {layer: streaming(policy.FirstToken, retries(0, 1)), streams: true,
+			steps: []dispatchtest.Step{begins(in(600*time.Millisecond, out(`{:text "Yes."}`)), "Yes."), reply}, took: 660},
+		"nothing shown": {layer: streaming(policy.FirstToken, retries(0, 1)), streams: true,
+			steps: []dispatchtest.Step{hang, reply}, took: 400},
+	} {
+		for _, ofRun := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, deadline of the run %v", name, ofRun), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := world(t, slices.Repeat([]string{tc.more}, len(tc.steps))...)
+					for i, s := range tc.steps {
+						w.On("t/"+string(rune('a'+i)), s)
+					}
+					o := order{layer: tc.layer, limits: tc.limits, streams: tc.streams}
+					if ofRun {
+						ctx, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+						defer cancel()
+						o.ctx = ctx
+					} else {
+						o.deadline = 800 * time.Millisecond
+					}
+					begun := time.Now()
+					r := serve(t, w, o)
+					assert.Equal(t, tc.typ, r.failure())
+					assert.Equal(t, tc.took*time.Millisecond, time.Since(begun))
+					for i, a := range r.Attempts[:len(r.Attempts)-1] {
+						assert.Equal(t, "timeout/soft", a.Failure, i)
+					}
+				})
+			})
+		}
+	}
+}
+
 // ATT-010: an answer within the extension is accepted, and the record has how
 // much of it was used.
 func TestSoftTimeoutExtended(t *testing.T) {

@@ -129,7 +129,7 @@ func TestStreamTable(t *testing.T) {
 		"shown, gates fail":                    {layer: mustPass(streaming(provisional, retries(0, 1)), "good"), a: says("b", "ad"), b: says("go", "od"), shown: "provisional 1!b 1!ad 1xeval/must-failed 2!go 2!od"},
 		"shown, fault":                         {layer: streaming(provisional, retries(0, 1)), a: begins(fails("provider/error"), "a"), b: says("b"), shown: "provisional 1!a 1xprovider/error 2!b"},
 		"shown, crash, the same again":         {layer: streaming(provisional, retries(1, 0)), a: begins(dispatchtest.Step{Crash: true}, "a"), shown: "provisional 1!a 1xruntime/crashed 2!a 2xruntime/crashed", fails: "runtime/crashed"},
-		"shown, deadline":                      {layer: streaming(provisional, retries(0, 1)), a: begins(dispatchtest.Step{Hang: true}, "a"), deadline: time.Second, shown: "provisional 1!a 1xtimeout/hard", fails: "timeout/hard"},
+		"shown, deadline":                      {layer: streaming(provisional, retries(0, 0)), a: begins(dispatchtest.Step{Hang: true}, "a"), deadline: time.Second, shown: "provisional 1!a 1xtimeout/hard", fails: "timeout/hard"},
 		"hidden, nothing was said":             {layer: streaming(provisional, retries(0, 1)), a: out(`{:text "ab"}`), shown: "provisional 1ab"},
 		"shown, another text in the end":       {layer: streaming(provisional, retries(0, 1)), a: begins(out(`{:text "xyz"}`), "a"), shown: "provisional 1!a 1xstream/malformed 1xyz"},
 		"shown, the end was not streamed":      {layer: streaming(provisional, retries(0, 1)), a: begins(out(`{:text "abc"}`), "a"), shown: "provisional 1!a 1bc"},

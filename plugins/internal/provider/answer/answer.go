@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -105,6 +106,7 @@ type call struct {
 	dropped  []string
 	fields   map[string]any // of the body
 	headroom int64
+	needed   int64 // see Model.needed; 0 without a limit
 	reserved int64 // output tokens that the host reserved; 0: not stated
 	head     transport.Head
 	answer   *chat.Answer
@@ -179,11 +181,15 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		}
 		r.Options.Budget = min(r.Options.Budget, room)
 	case r.Options.MaxTokens > 0:
-		c.headroom = c.room()
+		spare := int64(math.MaxInt64)
 		if c.reserved > 0 { // a request for more could exceed the budget of the call
-			c.headroom = min(c.headroom, max(0, c.reserved-r.Options.MaxTokens))
-			r.Options.Budget = min(r.Options.Budget, c.headroom)
+			spare = max(0, c.reserved-r.Options.MaxTokens)
 		}
+		if r.Options.Budget > spare {
+			r.Options.Budget = max(1, spare) // 1: it is dropped and reported
+		}
+		c.needed = m.needed(r)
+		c.headroom = min(c.room(), spare)
 		r.Options.MaxTokens += c.headroom
 	}
 	if q.Shape != nil {
@@ -225,8 +231,16 @@ func (c *call) encode() ([]byte, *contract.Error) {
 
 // room returns the number of tokens that a request with a limit leaves for
 // reasoning.
-func (c *call) room() int64 {
-	return c.model.Learned.room(max(c.model.Headroom, c.question.Options.Budget))
+func (c *call) room() int64 { return c.model.Learned.room(c.needed) }
+
+// needed returns the number of tokens that a request needs for reasoning: those of the model, and more if
+// it asks the model to reason. A budget that is not sent needs nothing.
+func (m *Model) needed(r *chat.Request) int64 {
+	budget, asked := dialect.Reasoning(m.Preset, r)
+	if asked {
+		budget = max(budget, m.Asked)
+	}
+	return max(m.Headroom, budget)
 }
 
 // instructed appends an instruction to the system message.

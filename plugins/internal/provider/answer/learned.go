@@ -82,5 +82,5 @@ func (l *Learned) room(least int64) int64 {
 func (l *Learned) widen(limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.headroom = max(l.headroom, min(max(2*limit, 2048), maxHeadroom))
+	l.headroom = max(l.headroom, min(max(2*limit, dialect.Headroom), maxHeadroom))
 }

@@ -44,10 +44,10 @@ type Model struct {
 	Context       int64
 	Price         pricing.Price
 	// Headroom is the number of tokens for reasoning that a request adds to the
-	// limit of the answer.
-	Headroom int64
-	Traits   dialect.Traits
-	Learned  *Learned
+	// limit of the answer, Asked that of a request that asks the model to reason.
+	Headroom, Asked int64
+	Traits          dialect.Traits
+	Learned         *Learned
 	// Counting counts the tokens of the model.
 	Counting *counting.Counting
 }

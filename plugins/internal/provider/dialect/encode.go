@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,29 +64,55 @@ type Encoded struct {
 // Encode encodes a request. The error is an *Unsayable if the format cannot
 // express it.
 func Encode(p Preset, r *chat.Request) (Encoded, error) {
-	e := compose(p, r)
+	e := fill(p, r)
 	if e.refused != "" {
 		return Encoded{}, &Unsayable{What: e.refused}
 	}
-	body, dropped := e.body, e.dropped
-	for _, name := range slices.Sorted(maps.Keys(r.Options.Extra)) {
-		if _, taken := body[name]; !taken {
-			body[name] = r.Options.Extra[name]
-		}
-	}
-	dropped = append(dropped, without(body, slices.Concat(p.Refuses, r.Without))...)
-	for _, rejected := range r.Rejected {
-		if contains(body, rejected) {
-			dropped = append(dropped, without(body, []string{rejected.Field})...)
-		}
-	}
-	rename(body, p.Renames)
-	text, err := marshal(body)
+	rename(e.body, p.Renames)
+	text, err := marshal(e.body)
 	if err != nil {
 		return Encoded{}, fmt.Errorf("write the request: %w", err)
 	}
-	slices.Sort(dropped)
-	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped), Messages: e.sent}, nil
+	slices.Sort(e.dropped)
+	return Encoded{Body: text, Fields: e.body, Dropped: slices.Compact(e.dropped), Messages: e.sent}, nil
+}
+
+// Reasoning reports whether a request, as it would be sent, asks its model to reason, and the budget that
+// it then has; 0: none. An effort or a budget that is dropped asks for nothing.
+func Reasoning(p Preset, r *chat.Request) (budget int64, asked bool) {
+	if r.Options.Budget == 0 && r.Options.Effort == "" {
+		return 0, false
+	}
+	body := fill(p, r).body
+	if thinking, ok := body["thinking"].(map[string]any); ok { // of Anthropic; its effort alone is none
+		budget, _ = thinking["budget_tokens"].(int64)
+		return budget, thinking["type"] != "disabled"
+	}
+	effort := cmp.Or(body["reasoning_effort"], body["think"])
+	if reasoning, ok := body["reasoning"].(map[string]any); ok {
+		effort = reasoning["effort"]
+	}
+	return 0, effort != nil && effort != "none" && effort != false
+}
+
+// fill encodes a request with the caller's extra fields, and without the fields that are rejected.
+func fill(p Preset, r *chat.Request) *encoding {
+	e := compose(p, r)
+	if e.refused != "" {
+		return e
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Options.Extra)) {
+		if _, taken := e.body[name]; !taken {
+			e.body[name] = r.Options.Extra[name]
+		}
+	}
+	e.drop(without(e.body, slices.Concat(p.Refuses, r.Without))...)
+	for _, rejected := range r.Rejected {
+		if contains(e.body, rejected) {
+			e.drop(without(e.body, []string{rejected.Field})...)
+		}
+	}
+	return e
 }
 
 // compose encodes a request without the caller's extra fields. Reasoning of
@@ -93,6 +120,7 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 func compose(p Preset, r *chat.Request) *encoding {
 	foreign := func(p chat.Part) bool { return p.Reasons() && p.Model != "" && p.Model != r.Model }
 	own := *r
+	own.Whole = own.Whole || slices.ContainsFunc(r.Rejected, func(x chat.Rejected) bool { return x.Field == streamField })
 	own.Messages = p.withCallIDs(r.Model, r.Messages)
 	lost := false
 	for i, m := range own.Messages {

@@ -30,11 +30,13 @@ type Traits struct {
 	Source, Date string
 }
 
+// Headroom is the number of tokens that are left for reasoning if no other number is known.
+const Headroom = 2048
+
 // table is searched in order; the first row with a matching prefix applies.
 func table() []Traits {
 	sampling := []string{"temperature", "top_p", "presence_penalty", "frequency_penalty"}
 	claude := []string{"temperature", "top_p"}
-	const headroom = 2048
 	return []Traits{
 		{
 			Begins: []string{"gpt-5-chat"}, Without: []string{"include"},
@@ -46,19 +48,19 @@ func table() []Traits {
 			Date:   "2026-11-25",
 		},
 		{
-			Begins: []string{"gpt-5.", "gpt-6"}, Without: sampling, Sampling: "none", Headroom: headroom,
+			Begins: []string{"gpt-5.", "gpt-6"}, Without: sampling, Sampling: "none", Headroom: Headroom,
 			Source: "OpenAI, latest-model guide: sampling parameters only with effort none", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"gpt-5"}, Without: sampling, Headroom: headroom,
+			Begins: []string{"gpt-5"}, Without: sampling, Headroom: Headroom,
 			Source: "OpenAI, reasoning guide and the error unsupported_value of temperature", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"o1", "o3", "o4"}, Without: append(slices.Clone(sampling), "stop"), Headroom: headroom,
+			Begins: []string{"o1", "o3", "o4"}, Without: append(slices.Clone(sampling), "stop"), Headroom: Headroom,
 			Source: "OpenAI, reasoning guide and the error unsupported_parameter of temperature", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"gpt-oss", "deepseek-r1", "deepseek-reasoner", "qwq", "magistral"}, Headroom: headroom,
+			Begins: []string{"gpt-oss", "deepseek-r1", "deepseek-reasoner", "qwq", "magistral"}, Headroom: Headroom,
 			Source: "the models' cards: the limit counts the reasoning", Date: "2026-11-25",
 		},
 		{
@@ -71,17 +73,17 @@ func table() []Traits {
 		},
 		{
 			Begins:  []string{"claude-opus-5-5", "claude-fable-5-1"},
-			Without: claude, Lacks: []string{"budget", "none", "demand"}, Headroom: headroom,
+			Without: claude, Lacks: []string{"budget", "none", "demand"}, Headroom: Headroom,
 			Source: "Anthropic, page of Claude Opus 5.5: reasoning is always on, and a demand for a call is an error",
 			Date:   "2026-11-25",
 		},
 		{
 			Begins:  []string{"claude-fable", "claude-mythos"},
-			Without: claude, Lacks: []string{"budget", "none"}, Headroom: headroom,
+			Without: claude, Lacks: []string{"budget", "none"}, Headroom: Headroom,
 			Source: "Amazon Bedrock, adaptive thinking of Claude: neither budgets nor disabled thinking", Date: "2026-11-25",
 		},
 		{
-			Begins: []string{"claude-opus-5"}, Without: claude, Lacks: []string{"budget"}, Headroom: headroom,
+			Begins: []string{"claude-opus-5"}, Without: claude, Lacks: []string{"budget"}, Headroom: Headroom,
 			Source: "Anthropic, what is new in Claude Opus 5: it reasons unless told otherwise", Date: "2026-11-25",
 		},
 		{
@@ -241,8 +243,8 @@ func OtherLimit(name string) string {
 }
 
 // without removes fields from a body and returns the lost options. A limit is
-// not lost, it gets its other name; if encrypted reasoning is rejected,
-// reasoning is disabled.
+// not lost, it gets its other name; neither is an answer that is not streamed; if
+// encrypted reasoning is rejected, reasoning is disabled.
 func without(body map[string]any, fields []string) []string {
 	var lost []string
 	for _, name := range fields {
@@ -257,7 +259,7 @@ func without(body map[string]any, fields []string) []string {
 			body[other] = v
 		case name == "reasoning":
 			lost = append(lost, "reasoning-effort")
-		case name != "include":
+		case name != "include" && name != streamField:
 			lost = append(lost, strings.ReplaceAll(name, "_", "-"))
 		}
 	}
@@ -307,8 +309,15 @@ func Rejects(param, message string, body map[string]any) (rejected chat.Rejected
 	if i := slices.IndexFunc(features(), names); i >= 0 {
 		return chat.Rejected{Field: features()[i]}, true
 	}
+	if names(streamField) && body[streamField] == true {
+		return chat.Rejected{Field: streamField}, false
+	}
 	return chat.Rejected{}, false
 }
+
+// streamField requests a stream. In place of a rejected one, answers are requested in one piece: OpenAI
+// streams some models only to verified organizations (continuedev/continue#7129).
+const streamField = "stream"
 
 // maxValue is the maximum length of a rejected value that is returned.
 const maxValue = 256

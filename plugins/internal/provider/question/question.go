@@ -78,7 +78,11 @@ func Read(intent string, request edn.Value, options chat.Options) (*Question, *c
 		q.Options.Seed = &seed
 	}
 	budget := request.Key("budget")
-	if n, ok := budget.Key("max-tokens").AsInt(); ok && n > 0 && (q.Options.MaxTokens == 0 || n < q.Options.MaxTokens) {
+	if n, ok := budget.Key("max-tokens").AsInt(); ok && n < 1 {
+		where := edn.Vector(edn.K("budget"), edn.K("max-tokens"))
+		return nil, contract.Errorf("input/invalid", "%s: should be at least 1, got %d", where, n).WithDetail("path", where).
+			WithHint("allow the answer at least one token, or leave the limit out")
+	} else if ok && (q.Options.MaxTokens == 0 || n < q.Options.MaxTokens) {
 		q.Options.MaxTokens = n
 	}
 	if t := jsonNumber(budget.Key("temperature")); t != "" {

@@ -72,7 +72,7 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 	return &answer.Model{
 		Name: m.Name, Preset: p.With(m.Quirks), Options: m.Options.options(), StrictOptions: m.StrictOptions,
 		Structured: structured, Context: m.Context, Price: m.Price.Amounts(), Counting: m.counting(p, tables),
-		Traits: dialect.TraitsOf(m.Name), Headroom: m.headroom(), Learned: &answer.Learned{},
+		Traits: dialect.TraitsOf(m.Name), Headroom: m.headroom(), Asked: m.asked(), Learned: &answer.Learned{},
 	}
 }
 
@@ -86,6 +86,23 @@ func (m Model) headroom() int64 {
 		return 0
 	}
 	return dialect.TraitsOf(m.Name).Headroom
+}
+
+// asked returns the tokens that a request leaves for reasoning if it asks for it: as configured, else as
+// many as for a known reasoning model.
+func (m Model) asked() int64 {
+	if m.Options.Headroom != nil {
+		return *m.Options.Headroom
+	}
+	return dialect.Headroom
+}
+
+// reserves returns the tokens that the host reserves for reasoning.
+func (m Model) reserves() int64 {
+	if effort := m.Options.ReasoningEffort; effort != "" && effort != "none" {
+		return max(m.headroom(), m.asked())
+	}
+	return m.headroom()
 }
 
 // counting returns the configured counting method, else the best that the

@@ -27,7 +27,7 @@ func (m Model) Capability(
 		sdk.Metadata(func(c *contract.Capability) {
 			c.Model, c.Family = m.Name, m.Family
 			c.Limits.ContextTokens, c.Limits.MaxTokens = int(m.Context), int(m.Options.MaxTokens)
-			c.Limits.HeadroomTokens = int(m.headroom())
+			c.Limits.HeadroomTokens = int(m.reserves())
 		}),
 	}
 	for _, intent := range m.IntentsOf() {
