@@ -152,7 +152,7 @@ func (o *operation) callAlone(ctx context.Context, a *attempt) {
 }
 
 // share returns how long an attempt may take so that the next candidate is reached before
-// the deadline also if this one hangs (EMB-002): half of the time left. It returns 0, no
+// the deadline also if this one hangs (EMB-002): three quarters of the time left. It returns 0, no
 // bound, without a deadline, if the capability has an earlier limit of its own, and if no
 // other candidate could be tried afterwards.
 func (o *operation) share(ctx context.Context, a *attempt) time.Duration {
@@ -175,7 +175,7 @@ func (o *operation) share(ctx context.Context, a *attempt) time.Duration {
 	if !o.machine.GoesOn(late) {
 		return 0
 	}
-	return end.Sub(n.now()) / 2
+	return end.Sub(n.now()) / 4 * 3
 }
 
 // arrivals waits until a running call or the timer ends and adds the events of all that

@@ -174,7 +174,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// EMB-002: a candidate that hangs has half of the time left while another one could be
+// EMB-002: a candidate that hangs has three quarters of the time left while another one could be
 // tried, so the deadline does not end the node before that one answers. The capability gets
 // the deadline of the node, which ends its call otherwise.
 func TestHangLeavesTimeForTheNextCandidate(t *testing.T) {
@@ -190,25 +190,25 @@ func TestHangLeavesTimeForTheNextCandidate(t *testing.T) {
 		typ     string
 		took    time.Duration // of 800 ms
 	}{
-		"next answers":          {layer: retries(0, 1), steps: []dispatchtest.Step{hang, reply}, took: 400},
-		"two of three hang":     {layer: retries(0, 2), steps: []dispatchtest.Step{hang, hang, reply}, took: 600},
-		"not retried":           {layer: retries(1, 1), steps: []dispatchtest.Step{hang, reply}, took: 400},
-		"all hang":              {layer: retries(0, 1), steps: []dispatchtest.Step{hang, hang}, typ: "timeout/hard", took: 800},
-		"slow, but in its half": {layer: retries(0, 1), steps: []dispatchtest.Step{in(399*time.Millisecond, reply), hang}, took: 399},
-		"no fallback":           {layer: retries(0, 0), steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
+		"next answers":           {layer: retries(0, 1), steps: []dispatchtest.Step{hang, reply}, took: 600},
+		"two of three hang":      {layer: retries(0, 2), steps: []dispatchtest.Step{hang, hang, reply}, took: 750},
+		"not retried":            {layer: retries(1, 1), steps: []dispatchtest.Step{hang, reply}, took: 600},
+		"all hang":               {layer: retries(0, 1), steps: []dispatchtest.Step{hang, hang}, typ: "timeout/hard", took: 800},
+		"slow, but in its share": {layer: retries(0, 1), steps: []dispatchtest.Step{in(599*time.Millisecond, reply), hang}, took: 599},
+		"no fallback":            {layer: retries(0, 0), steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
 		"no call left": {layer: retries(0, 1), limits: "{:max-attempts 1}",
 			steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
-		"two calls": {layer: retries(0, 1), limits: "{:max-attempts 2}", steps: []dispatchtest.Step{hang, reply}, took: 400},
+		"two calls": {layer: retries(0, 1), limits: "{:max-attempts 2}", steps: []dispatchtest.Step{hang, reply}, took: 600},
 		"own limit": {more: ":cap/limits {:timeout-ms 700}", layer: retries(0, 1), steps: []dispatchtest.Step{hang, reply}, took: 700},
 		"own limit, later": {more: ":cap/limits {:timeout-ms 900}", layer: retries(0, 1),
-			steps: []dispatchtest.Step{hang, reply}, took: 400},
+			steps: []dispatchtest.Step{hang, reply}, took: 600},
 		"silence ends the node": {layer: policy.Layer{FallbackMax: policy.Of(1, here), SwitchOn: quick},
 			steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
 		"once": {more: writes, layer: retries(0, 1), steps: []dispatchtest.Step{in(799*time.Millisecond, reply), reply}, took: 799},
 		"shown for good": {layer: streaming(policy.FirstToken, retries(0, 1)), streams: true,
-			steps: []dispatchtest.Step{begins(in(600*time.Millisecond, out(`{:text "Yes."}`)), "Yes."), reply}, took: 660},
+			steps: []dispatchtest.Step{begins(in(700*time.Millisecond, out(`{:text "Yes."}`)), "Yes."), reply}, took: 760},
 		"nothing shown": {layer: streaming(policy.FirstToken, retries(0, 1)), streams: true,
-			steps: []dispatchtest.Step{hang, reply}, took: 400},
+			steps: []dispatchtest.Step{hang, reply}, took: 600},
 	} {
 		for _, ofRun := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, deadline of the run %v", name, ofRun), func(t *testing.T) {
