@@ -133,7 +133,7 @@ func open(config edn.Value) bool {
 func configureChecks() []Check {
 	return []Check{
 		{ID: "core/configure/agrees", Requirements: []string{"CONFIGURE-001"},
-			Text: "Configure serves what Describe announced for the same configuration",
+			Text: "Configure serves what Describe announced for the same configuration, also with secrets",
 			run:  configureAgrees},
 		{ID: "core/configure/bad-config", Requirements: []string{"CONFIGURE-002"},
 			Text: "Configure reports an unknown key with its path, and the plugin keeps running",
@@ -147,17 +147,58 @@ func configureChecks() []Check {
 	}
 }
 
+// configureAgrees compares the descriptions for the configuration of the run, and for the same
+// configuration with marked secrets, which the plugin may refuse.
 func configureAgrees(ctx context.Context, b *bench) error {
-	in, raw, _, err := b.startDescribed(ctx)
+	root, err := b.root()
 	if err != nil {
 		return err
 	}
-	serves, err := b.configure(ctx, in)
+	in, announced, served, err := b.bothDescriptions(ctx, b.setup(root))
 	if err != nil {
 		return err
 	}
-	if !serves.Value.IsNil() && !edn.Equal(serves.Value, raw.Value) {
-		return want(cut(raw.Value.String()), "%s", cut(serves.Value.String()))
+	if err := sameDescription(announced, served); err != nil {
+		return err
+	}
+	s, err := b.settings(ctx, in)
+	if err != nil {
+		return nil // other checks test the schema
+	}
+	in.Stop()
+	setup, secrets := b.withSecrets(b.setup(root), s)
+	if secrets == nil {
+		return nil
+	}
+	if _, announced, served, err = b.bothDescriptions(ctx, setup); err != nil {
+		return ctx.Err()
+	}
+	if err := sameDescription(announced, served); err != nil {
+		return fmt.Errorf("with secrets: %w", err)
+	}
+	return nil
+}
+
+// bothDescriptions starts an instance and returns what Describe and Configure answer to a setup.
+func (b *bench) bothDescriptions(
+	ctx context.Context, setup wire.Setup,
+) (in Instance, announced, served edn.Value, err error) {
+	in, err = b.start(ctx)
+	if err != nil {
+		return nil, announced, served, err
+	}
+	described, _, err := b.describe(ctx, in, setup.Config)
+	if err != nil {
+		return nil, announced, served, err
+	}
+	configured, err := b.configureWith(ctx, in, setup, b.host())
+	return in, described.Value, configured.Value, err
+}
+
+// sameDescription fails if Configure returned another description than Describe. It may return none.
+func sameDescription(announced, served edn.Value) error {
+	if !served.IsNil() && !edn.Equal(served, announced) {
+		return want(cut(announced.String()), "%s", cut(served.String()))
 	}
 	return nil
 }
