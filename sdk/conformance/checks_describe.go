@@ -292,17 +292,18 @@ func healthChecks() []Check {
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
 			Text: "Health names only capabilities that the plugin serves, also after calls, with a reason for each that is not ready",
 			run:  alone(healthOfCapabilities)},
-		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
-			Text: "also during calls, a degraded or not ready plugin or capability has a reason",
-			run:  alone(healthReason)},
+		{ID: "core/health/reason", Requirements: []string{"HEALTH-005", "HEALTH-008"},
+			Text: "also during calls, a degraded or not ready plugin or capability has a reason, " +
+				"and the deaths of a capability do not decrease",
+			run: alone(healthReason)},
 		{ID: "core/health/changes", Requirements: []string{"HEALTH-006"},
 			Text: "a Health stream that is open during Drain reports that the plugin is no longer ready",
 			run:  alone(healthChanges)},
 	}
 }
 
-// healthReason watches the health for a while during calls. A ready plugin may
-// become degraded or not ready, but not without a reason.
+// healthReason watches the health for a while during calls, and then probes it. A ready plugin
+// may become degraded or not ready, but not without a reason.
 func healthReason(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	watch, cancel := context.WithTimeout(ctx, healthWatch)
 	var calls sync.WaitGroup
@@ -311,14 +312,38 @@ func healthReason(ctx context.Context, b *bench, in Instance, d contract.Descrip
 			_, _ = b.ask(watch, in, q)
 		}
 	})
-	err := in.Client().Watch(watch, explained)
+	deaths := deathCounts{}
+	plausible := func(h wire.Health) error {
+		if err := explained(h); err != nil {
+			return err
+		}
+		return deaths.grow(h)
+	}
+	err := in.Client().Watch(watch, plausible)
 	cancel()
 	calls.Wait()
-	var unexplained *finding
-	if errors.As(err, &unexplained) {
+	var implausible *finding
+	if errors.As(err, &implausible) {
 		return err
 	}
-	return ctx.Err() // how Health must end is another check
+	if h, err := b.probe(ctx, in); err == nil { // how Health must end is another check
+		return plausible(h)
+	}
+	return ctx.Err()
+}
+
+// deathCounts are the most deaths that each capability of a process has reported.
+type deathCounts map[string]uint64
+
+// grow fails if a capability reports fewer deaths than before.
+func (most deathCounts) grow(h wire.Health) error {
+	for _, c := range h.Capabilities {
+		if c.Deaths < most[c.ID] {
+			return want(fmt.Sprintf("at least %d deaths of :%.100s, as before", most[c.ID], c.ID), "%d", c.Deaths)
+		}
+		most[c.ID] = c.Deaths
+	}
+	return nil
 }
 
 // healthChanges watches the health of a plugin while it is drained.
