@@ -318,14 +318,40 @@ func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
 func withVariants(d contract.Description, questions []question) []question {
 	var all []question
 	for _, q := range questions {
-		all = append(all, q)
-		all = append(all, variants(d, q)...)
-		for _, long := range longer(d, q) {
-			all = append(all, long)
-			all = append(all, derived(d, long, near)...)
-		}
+		all = append(append(all, q), furtherOf(d, q)...)
 	}
 	return all
+}
+
+// furtherOf returns the questions that withVariants appends to q.
+func furtherOf(d contract.Description, q question) []question {
+	all := variants(d, q)
+	for _, long := range longer(d, q) {
+		all = append(append(all, long), derived(d, long, near)...)
+	}
+	return all
+}
+
+// everyInput calls ask with each question and then with all inputs that are derived without it or
+// from it: unexpected ones, those with a text of size bytes, and variants. It stops when limit is over.
+func (b *bench) everyInput(d contract.Description, size int, limit time.Duration, ask func(question)) {
+	questions := b.questions(d)
+	all := slices.Clone(questions)
+	for _, q := range questions {
+		for _, q.input = range append(oddInputs(), largeInputs(size)...) {
+			all = append(all, q)
+		}
+	}
+	for _, q := range questions {
+		all = append(all, furtherOf(d, q)...)
+	}
+	until := time.Now().Add(limit)
+	for _, q := range all {
+		if time.Now().After(until) {
+			return
+		}
+		ask(q)
+	}
 }
 
 // different reports whether two of the outcomes differ.
