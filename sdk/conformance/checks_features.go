@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -356,6 +358,9 @@ func muxChecks() []Check {
 		{ID: "mux/cancel/one", Requirements: []string{"MUX-003"},
 			Text: "the end of one call on a shared stream does not affect the others",
 			run:  alone(muxCancel)},
+		{ID: "mux/cancel/ends", Requirements: []string{"MUX-002", "MUX-003"},
+			Text: "a call on a shared stream ends with one event after its cancel frame and at its deadline, and stops working",
+			run:  alone(muxEnds)},
 	}
 }
 
@@ -437,6 +442,122 @@ func muxCancel(ctx context.Context, b *bench, single Instance, d contract.Descri
 		return fmt.Errorf("capability %s, beside a call that was cancelled: %w", d.Capabilities[0].ID, err)
 	}
 	return nil
+}
+
+// Reasons for which a call must end.
+const (
+	cancelledLater  = "a cancel frame"
+	cancelledAtOnce = "a cancel frame beside the call"
+	expired         = "its deadline"
+)
+
+// errStreamLost means that a stream of calls has ended before its calls.
+var errStreamLost = errors.New("the stream of calls has ended")
+
+// muxEnds makes calls with frames of its own, because a client does not wait for the end of a call
+// that it has cancelled. Other checks test calls that do not end on streams of their own either.
+func muxEnds(ctx context.Context, b *bench, single Instance, d contract.Description) error {
+	in, _, err := b.muxed(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.endOnStream(ctx, in, d)
+	if err != nil && (cancelStops(ctx, b, single, d) != nil || deadlineStops(ctx, b, single, d) != nil) {
+		return nil
+	}
+	return err
+}
+
+// endOnStream makes a call for each reason for which it must end.
+func (b *bench) endOnStream(ctx context.Context, in Instance, d contract.Description) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pluginv1.NewCapabilityClient(in.Conn()).Calls(ctx)
+	if err != nil {
+		return nil // another check tests that there is one
+	}
+	for i, why := range []string{cancelledLater, cancelledAtOnce, expired} {
+		if err := b.endsFor(ctx, in, d, stream, uint64(i+1), why); errors.Is(err, errStreamLost) {
+			return nil // other checks test that the stream stays open
+		} else if err != nil {
+			return fmt.Errorf("after %s: %w", why, err)
+		}
+		if err := b.idle(ctx, in, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endsFor makes a long call on a stream and fails unless it ends soon for a reason.
+func (b *bench) endsFor(
+	ctx context.Context, in Instance, d contract.Description, stream pluginv1.Capability_CallsClient, number uint64, why string,
+) error {
+	c, input := b.long(d)
+	request, err := b.invokeRequest(in, c, input)
+	if err != nil {
+		return &fault{err}
+	}
+	if why == expired {
+		request.Context.DeadlineUnixNano = time.Now().Add(50 * time.Millisecond).UnixNano()
+	}
+	stop := &pluginv1.CallFrame{Call: number, Frame: &pluginv1.CallFrame_Cancel{Cancel: true}}
+	frames := []*pluginv1.CallFrame{{Call: number, Frame: &pluginv1.CallFrame_Invoke{Invoke: request}}}
+	if why == cancelledAtOnce {
+		frames = append(frames, stop)
+	}
+	if err := stream.Send(&pluginv1.CallFrames{Frames: frames}); err != nil {
+		return errStreamLost
+	}
+	var end *pluginv1.InvokeEvent
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		end, err = endOf(stream, number)
+	}()
+	if why == cancelledLater {
+		if _, failure := b.inFlight(ctx, in, over); failure != nil {
+			return failure
+		}
+		_ = stream.Send(&pluginv1.CallFrames{Frames: []*pluginv1.CallFrame{stop}}) // the receiver sees a failure
+	}
+	select {
+	case <-over:
+	case <-time.After(b.soon):
+		return want(fmt.Sprintf("an event that ends the call within %s", b.soon), "none")
+	}
+	if err != nil || end.GetError() != nil {
+		return err
+	}
+	if response, err := wire.DecodePayload(end.GetResult(), nil); err == nil && failed(response, nil) {
+		return nil
+	}
+	if b.opts.Slow != nil {
+		return want("an event of type error", "an answer")
+	}
+	b.tooQuick()
+	return nil
+}
+
+// endOf receives the events of a call on a stream without other calls, and returns the last one.
+func endOf(stream pluginv1.Capability_CallsClient, number uint64) (*pluginv1.InvokeEvent, error) {
+	for seq := uint64(1); ; {
+		message, err := stream.Recv()
+		if err != nil {
+			return nil, errStreamLost
+		}
+		for _, frame := range message.GetFrames() {
+			e := frame.GetEvent()
+			if frame.GetCall() != number || e.GetSeq() != seq {
+				return nil, want(fmt.Sprintf("event %d of call %d", seq, number), "event %d of call %d",
+					e.GetSeq(), frame.GetCall())
+			}
+			if e.GetError() != nil || e.GetResult() != nil {
+				return e, nil
+			}
+			seq++
+		}
+	}
 }
 
 func swapChecks() []Check {
