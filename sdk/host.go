@@ -140,7 +140,7 @@ func (h *Host) request(ask Ask) (edn.Value, error) {
 func (h *Host) reachable(op string) error {
 	if h.caller == nil {
 		return contract.Errorf("runtime/not-ready", "%s: the plugin is not connected to a host", op).
-			WithHint("use HostFrom in calls and in the hooks after Configure, with FeatureHostCalls among the features")
+			WithHint("use HostFrom in calls and in the hooks after Configure")
 	}
 	return nil
 }

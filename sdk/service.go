@@ -173,7 +173,7 @@ const (
 	// FeatureMux: the plugin serves many calls over one stream. Every plugin of
 	// this package does.
 	FeatureMux = wire.FeatureMux
-	// FeatureHostCalls: the plugin calls other intents through the host.
+	// FeatureHostCalls: the plugin calls other intents through the host. State needs no feature.
 	FeatureHostCalls = "host-calls"
 	// FeatureHotSwap: two instances of the plugin can serve at the same time,
 	// so that one can replace the other without a gap.

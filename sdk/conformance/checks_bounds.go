@@ -102,13 +102,9 @@ func logLengths(ctx context.Context, b *bench, in Instance, d contract.Descripti
 	if !ok {
 		return &fault{errors.New("the instance is not a process")}
 	}
-	for _, q := range b.questions(d) {
-		_, _ = b.ask(ctx, in, q)
-		for _, input := range largeInputs(2 * wire.MaxLine) {
-			q.input = input
-			_, _ = b.ask(ctx, in, q) // how a call must end is another check
-		}
-	}
+	b.everyInput(d, 2*wire.MaxLine, b.call, func(q question) {
+		_, _ = b.ask(ctx, in, q) // how a call must end is another check
+	})
 	select {
 	case <-time.After(b.opts.spend(logWait)):
 	case <-ctx.Done():

@@ -133,7 +133,7 @@ func open(config edn.Value) bool {
 func configureChecks() []Check {
 	return []Check{
 		{ID: "core/configure/agrees", Requirements: []string{"CONFIGURE-001"},
-			Text: "Configure serves what Describe announced for the same configuration",
+			Text: "Configure serves what Describe announced for the same configuration, also with secrets",
 			run:  configureAgrees},
 		{ID: "core/configure/bad-config", Requirements: []string{"CONFIGURE-002"},
 			Text: "Configure reports an unknown key with its path, and the plugin keeps running",
@@ -147,17 +147,58 @@ func configureChecks() []Check {
 	}
 }
 
+// configureAgrees compares the descriptions for the configuration of the run, and for the same
+// configuration with marked secrets, which the plugin may refuse.
 func configureAgrees(ctx context.Context, b *bench) error {
-	in, raw, _, err := b.startDescribed(ctx)
+	root, err := b.root()
 	if err != nil {
 		return err
 	}
-	serves, err := b.configure(ctx, in)
+	in, announced, served, err := b.bothDescriptions(ctx, b.setup(root))
 	if err != nil {
 		return err
 	}
-	if !serves.Value.IsNil() && !edn.Equal(serves.Value, raw.Value) {
-		return want(cut(raw.Value.String()), "%s", cut(serves.Value.String()))
+	if err := sameDescription(announced, served); err != nil {
+		return err
+	}
+	s, err := b.settings(ctx, in)
+	if err != nil {
+		return nil // other checks test the schema
+	}
+	in.Stop()
+	setup, secrets := b.withSecrets(b.setup(root), s)
+	if secrets == nil {
+		return nil
+	}
+	if _, announced, served, err = b.bothDescriptions(ctx, setup); err != nil {
+		return ctx.Err()
+	}
+	if err := sameDescription(announced, served); err != nil {
+		return fmt.Errorf("with secrets: %w", err)
+	}
+	return nil
+}
+
+// bothDescriptions starts an instance and returns what Describe and Configure answer to a setup.
+func (b *bench) bothDescriptions(
+	ctx context.Context, setup wire.Setup,
+) (in Instance, announced, served edn.Value, err error) {
+	in, err = b.start(ctx)
+	if err != nil {
+		return nil, announced, served, err
+	}
+	described, _, err := b.describe(ctx, in, setup.Config)
+	if err != nil {
+		return nil, announced, served, err
+	}
+	configured, err := b.configureWith(ctx, in, setup, b.host())
+	return in, described.Value, configured.Value, err
+}
+
+// sameDescription fails if Configure returned another description than Describe. It may return none.
+func sameDescription(announced, served edn.Value) error {
+	if !served.IsNil() && !edn.Equal(served, announced) {
+		return want(cut(announced.String()), "%s", cut(served.String()))
 	}
 	return nil
 }
@@ -251,17 +292,18 @@ func healthChecks() []Check {
 		{ID: "core/health/capabilities", Requirements: []string{"HEALTH-004"},
 			Text: "Health names only capabilities that the plugin serves, also after calls, with a reason for each that is not ready",
 			run:  alone(healthOfCapabilities)},
-		{ID: "core/health/reason", Requirements: []string{"HEALTH-005"},
-			Text: "also during calls, a degraded or not ready plugin or capability has a reason",
-			run:  alone(healthReason)},
+		{ID: "core/health/reason", Requirements: []string{"HEALTH-005", "HEALTH-008"},
+			Text: "also during calls, a degraded or not ready plugin or capability has a reason, " +
+				"and the deaths of a capability do not decrease",
+			run: alone(healthReason)},
 		{ID: "core/health/changes", Requirements: []string{"HEALTH-006"},
 			Text: "a Health stream that is open during Drain reports that the plugin is no longer ready",
 			run:  alone(healthChanges)},
 	}
 }
 
-// healthReason watches the health for a while during calls. A ready plugin may
-// become degraded or not ready, but not without a reason.
+// healthReason watches the health for a while during calls, and then probes it. A ready plugin
+// may become degraded or not ready, but not without a reason.
 func healthReason(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	watch, cancel := context.WithTimeout(ctx, healthWatch)
 	var calls sync.WaitGroup
@@ -270,14 +312,38 @@ func healthReason(ctx context.Context, b *bench, in Instance, d contract.Descrip
 			_, _ = b.ask(watch, in, q)
 		}
 	})
-	err := in.Client().Watch(watch, explained)
+	deaths := deathCounts{}
+	plausible := func(h wire.Health) error {
+		if err := explained(h); err != nil {
+			return err
+		}
+		return deaths.grow(h)
+	}
+	err := in.Client().Watch(watch, plausible)
 	cancel()
 	calls.Wait()
-	var unexplained *finding
-	if errors.As(err, &unexplained) {
+	var implausible *finding
+	if errors.As(err, &implausible) {
 		return err
 	}
-	return ctx.Err() // how Health must end is another check
+	if h, err := b.probe(ctx, in); err == nil { // how Health must end is another check
+		return plausible(h)
+	}
+	return ctx.Err()
+}
+
+// deathCounts are the most deaths that each capability of a process has reported.
+type deathCounts map[string]uint64
+
+// grow fails if a capability reports fewer deaths than before.
+func (most deathCounts) grow(h wire.Health) error {
+	for _, c := range h.Capabilities {
+		if c.Deaths < most[c.ID] {
+			return want(fmt.Sprintf("at least %d deaths of :%.100s, as before", most[c.ID], c.ID), "%d", c.Deaths)
+		}
+		most[c.ID] = c.Deaths
+	}
+	return nil
 }
 
 // healthChanges watches the health of a plugin while it is drained.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -233,9 +235,22 @@ func (b *bench) asking(ctx context.Context,
 		seen = len(calls)
 	}
 	if seen == 0 {
-		return untestable("the plugin asks its host for nothing: give an input with which it does in the samples, and what the host says as :answers {:an/intent {..}}")
+		return b.askedNothing(host, ", and what the host says as :answers {:an/intent {..}}")
 	}
 	return nil
+}
+
+// askedNothing is the result of a check that needs a host call, with a plugin that made none. One
+// that keeps state in its host passes, as it may need its host for nothing else.
+func (b *bench) askedNothing(host *Host, also string) error {
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	need := "give an input with which it does in the samples" + also
+	if host.stateRequests > 0 {
+		b.note = "made without a host call, because the plugin asks its host only for state: if it makes host calls, " + need
+		return nil
+	}
+	return untestable("the plugin asks its host for nothing: %s", need)
 }
 
 func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
@@ -263,9 +278,8 @@ func withinLimits(q question, parent wire.CallContext, asked wire.Call) error {
 
 func hostError(ctx context.Context, b *bench) error {
 	host := &Host{}
-	host.answerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
-		return edn.Nil(), contract.Errorf("runtime/overloaded", "the host is busy")
-	})
+	busy := contract.Errorf("runtime/overloaded", "the host is busy")
+	host.answerOthers(func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) { return edn.Nil(), busy })
 	root, err := b.root()
 	if err != nil {
 		return err
@@ -274,6 +288,7 @@ func hostError(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
+	host.failState(busy)
 	for _, q := range b.questions(d) {
 		response, err := b.invoke(ctx, in, q, q.request(), nil)
 		if err := ended(response, err); err != nil {
@@ -281,7 +296,9 @@ func hostError(ctx context.Context, b *bench) error {
 		}
 	}
 	if len(host.Calls()) == 0 {
-		return untestable("the plugin asks its host for nothing: give an input with which it does in the samples")
+		if err := b.askedNothing(host, ""); err != nil {
+			return err
+		}
 	}
 	return b.alive(ctx, in, "an error of the host")
 }
@@ -330,7 +347,7 @@ func hostCancel(ctx context.Context, b *bench) error {
 			return want(fmt.Sprintf("an end of the host call of %s soon after the end of its caller", q), "it goes on after %s", b.soon)
 		}
 	}
-	return untestable("the plugin asks its host for nothing: give an input with which it does in the samples")
+	return b.askedNothing(host, "")
 }
 
 func muxChecks() []Check {
@@ -341,6 +358,9 @@ func muxChecks() []Check {
 		{ID: "mux/cancel/one", Requirements: []string{"MUX-003"},
 			Text: "the end of one call on a shared stream does not affect the others",
 			run:  alone(muxCancel)},
+		{ID: "mux/cancel/ends", Requirements: []string{"MUX-002", "MUX-003"},
+			Text: "a call on a shared stream ends with one event after its cancel frame and at its deadline, and stops working",
+			run:  alone(muxEnds)},
 	}
 }
 
@@ -422,6 +442,122 @@ func muxCancel(ctx context.Context, b *bench, single Instance, d contract.Descri
 		return fmt.Errorf("capability %s, beside a call that was cancelled: %w", d.Capabilities[0].ID, err)
 	}
 	return nil
+}
+
+// Reasons for which a call must end.
+const (
+	cancelledLater  = "a cancel frame"
+	cancelledAtOnce = "a cancel frame beside the call"
+	expired         = "its deadline"
+)
+
+// errStreamLost means that a stream of calls has ended before its calls.
+var errStreamLost = errors.New("the stream of calls has ended")
+
+// muxEnds makes calls with frames of its own, because a client does not wait for the end of a call
+// that it has cancelled. Other checks test calls that do not end on streams of their own either.
+func muxEnds(ctx context.Context, b *bench, single Instance, d contract.Description) error {
+	in, _, err := b.muxed(ctx)
+	if err != nil {
+		return err
+	}
+	err = b.endOnStream(ctx, in, d)
+	if err != nil && (cancelStops(ctx, b, single, d) != nil || deadlineStops(ctx, b, single, d) != nil) {
+		return nil
+	}
+	return err
+}
+
+// endOnStream makes a call for each reason for which it must end.
+func (b *bench) endOnStream(ctx context.Context, in Instance, d contract.Description) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := pluginv1.NewCapabilityClient(in.Conn()).Calls(ctx)
+	if err != nil {
+		return nil // another check tests that there is one
+	}
+	for i, why := range []string{cancelledLater, cancelledAtOnce, expired} {
+		if err := b.endsFor(ctx, in, d, stream, uint64(i+1), why); errors.Is(err, errStreamLost) {
+			return nil // other checks test that the stream stays open
+		} else if err != nil {
+			return fmt.Errorf("after %s: %w", why, err)
+		}
+		if err := b.idle(ctx, in, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endsFor makes a long call on a stream and fails unless it ends soon for a reason.
+func (b *bench) endsFor(
+	ctx context.Context, in Instance, d contract.Description, stream pluginv1.Capability_CallsClient, number uint64, why string,
+) error {
+	c, input := b.long(d)
+	request, err := b.invokeRequest(in, c, input)
+	if err != nil {
+		return &fault{err}
+	}
+	if why == expired {
+		request.Context.DeadlineUnixNano = time.Now().Add(50 * time.Millisecond).UnixNano()
+	}
+	stop := &pluginv1.CallFrame{Call: number, Frame: &pluginv1.CallFrame_Cancel{Cancel: true}}
+	frames := []*pluginv1.CallFrame{{Call: number, Frame: &pluginv1.CallFrame_Invoke{Invoke: request}}}
+	if why == cancelledAtOnce {
+		frames = append(frames, stop)
+	}
+	if err := stream.Send(&pluginv1.CallFrames{Frames: frames}); err != nil {
+		return errStreamLost
+	}
+	var end *pluginv1.InvokeEvent
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		end, err = endOf(stream, number)
+	}()
+	if why == cancelledLater {
+		if _, failure := b.inFlight(ctx, in, over); failure != nil {
+			return failure
+		}
+		_ = stream.Send(&pluginv1.CallFrames{Frames: []*pluginv1.CallFrame{stop}}) // the receiver sees a failure
+	}
+	select {
+	case <-over:
+	case <-time.After(b.soon):
+		return want(fmt.Sprintf("an event that ends the call within %s", b.soon), "none")
+	}
+	if err != nil || end.GetError() != nil {
+		return err
+	}
+	if response, err := wire.DecodePayload(end.GetResult(), nil); err == nil && failed(response, nil) {
+		return nil
+	}
+	if b.opts.Slow != nil {
+		return want("an event of type error", "an answer")
+	}
+	b.tooQuick()
+	return nil
+}
+
+// endOf receives the events of a call on a stream without other calls, and returns the last one.
+func endOf(stream pluginv1.Capability_CallsClient, number uint64) (*pluginv1.InvokeEvent, error) {
+	for seq := uint64(1); ; {
+		message, err := stream.Recv()
+		if err != nil {
+			return nil, errStreamLost
+		}
+		for _, frame := range message.GetFrames() {
+			e := frame.GetEvent()
+			if frame.GetCall() != number || e.GetSeq() != seq {
+				return nil, want(fmt.Sprintf("event %d of call %d", seq, number), "event %d of call %d",
+					e.GetSeq(), frame.GetCall())
+			}
+			if e.GetError() != nil || e.GetResult() != nil {
+				return e, nil
+			}
+			seq++
+		}
+	}
 }
 
 func swapChecks() []Check {

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // outputChecks run after all others, because they judge every instance of the run.
@@ -58,6 +59,9 @@ func (o *output) empty() error {
 		o.bytes, where, o.head)
 }
 
+// printPatience bounds the calls with derived inputs of a slow plugin.
+const printPatience = 2 * time.Second
+
 // startStdout leads an instance through its life, since this check may be the only one of
 // the run.
 func startStdout(ctx context.Context, b *bench, in Instance, d contract.Description) error {
@@ -65,9 +69,10 @@ func startStdout(ctx context.Context, b *bench, in Instance, d contract.Descript
 		if _, err := b.ask(ctx, in, q); err != nil && typedError(err) != nil {
 			return typedError(err)
 		}
-		q.input = edn.Int(7)
-		_, _ = b.ask(ctx, in, q) // a refusal; other checks test how a call ends
 	}
+	b.everyInput(d, 2*wire.MaxLine, b.opts.spend(printPatience), func(q question) {
+		_, _ = b.ask(ctx, in, q) // other checks test how a call ends
+	})
 	c, input := b.long(d)
 	_, _ = b.cancelCalls(ctx, in, question{capability: c, intent: firstIntent(c), input: input}, cancelBatch)
 	_ = in.Client().EndRun(ctx, callContext(c).Run)

@@ -310,22 +310,15 @@ func (b *bench) overhearCalls(ctx context.Context, in Instance, o *overheard) {
 	if err != nil {
 		return
 	}
-	all := b.questions(d)
-	for _, q := range b.questions(d) {
-		for _, input := range append(oddInputs(), largeInputs(2*wire.MaxLine)...) {
-			q.input = input
-			all = append(all, q)
-		}
-	}
 	patient, cancel := context.WithTimeout(ctx, b.call)
 	defer cancel()
-	for _, q := range all {
+	b.everyInput(d, 2*wire.MaxLine, b.call, func(q question) {
 		response, err := in.Client().Invoke(patient, b.context(q), q.request(), func(e wire.Event) {
 			o.look("an event of "+q.String(), e.Value.String())
 		})
 		o.failure("the error of "+q.String(), err)
 		o.look("the answer of "+q.String(), response.String())
-	}
+	})
 	if h, err := b.probe(ctx, in); err == nil {
 		var said strings.Builder
 		fmt.Fprintln(&said, h.Reason, h.Attributes)

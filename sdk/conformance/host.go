@@ -22,6 +22,9 @@ type Host struct {
 	answers map[string]wire.Answerer
 	others  wire.Answerer
 	calls   []wire.Call
+
+	stateRequests int
+	stateError    error
 }
 
 var _ wire.Host = (*Host)(nil)
@@ -43,6 +46,13 @@ func (h *Host) answerOthers(answer wire.Answerer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.others = answer
+}
+
+// failState makes every request of state fail with err.
+func (h *Host) failState(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stateError = err
 }
 
 // AnswerValue makes the host answer intent with out. In a text of out, {{a.b}}
@@ -123,6 +133,10 @@ func describeAny(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value,
 func (h *Host) State(_ context.Context, change wire.StateChange) (wire.Stored, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.stateRequests++
+	if h.stateError != nil {
+		return wire.Stored{}, h.stateError
+	}
 	now := h.stored[change.Key]
 	if change.Op == wire.StateGet {
 		return now, nil

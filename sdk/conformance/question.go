@@ -17,6 +17,7 @@ type question struct {
 	intent     string
 	input      edn.Value
 	at         place
+	changed    int // number, from 1, of the entry of the input in which a variant differs; else 0
 }
 
 // place is the position of a call: run and node, both counted from 1. The zero

@@ -21,9 +21,11 @@ type Options struct {
 	// Profiles replaces the profiles that follow from the description. A
 	// profile that does not apply to the plugin fails.
 	Profiles []string
-	// Config is the configuration of the plugin, secrets as nil; nil: {}.
+	// Config is the configuration of the plugin; nil: {}. A text that the schema of the plugin marks
+	// as a secret is sent as a host does: nil in its place, and the text in Secrets.
 	Config edn.Value
-	// Secrets is a map from the path of a secret to its text.
+	// Secrets is a map from the path of a secret, a vector, to its text. RunCheck expects all of
+	// them here.
 	Secrets edn.Value
 	// Samples are inputs that the plugin answers with a value, by the id of a
 	// capability or by the name of an intent; the intent takes precedence.

@@ -8,10 +8,8 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// secretsOf returns the texts that a report must not show: those of the
-// configuration that the plugin's schema marks, and those given as secrets. The
-// marks are known once the plugin has described itself; before that it has
-// received no secrets.
+// secretsOf returns the texts that a report must not show: those given as secrets, and those inside
+// other values of the configuration that the plugin's schema marks.
 func secretsOf(described edn.Value, opts Options) *words.Secrets {
 	hidden := map[string]string{}
 	hide := func(_ []edn.Value, v edn.Value) edn.Value {
@@ -32,6 +30,22 @@ func secretsOf(described edn.Value, opts Options) *words.Secrets {
 		return nil
 	}
 	return words.NewSecrets(hidden)
+}
+
+// withSecretsApart returns the options with each text of the configuration that the plugin's schema
+// marks as a secret in Secrets, and nil in its place, as a host sends them.
+func (o Options) withSecretsApart(s *schema.Schema) Options {
+	o.Config = s.Replace(o.Config, schema.Secret, func(path []edn.Value, v edn.Value) edn.Value {
+		if !v.IsString() {
+			return v
+		}
+		if o.Secrets.IsNil() {
+			o.Secrets = edn.MustMap()
+		}
+		o.Secrets = o.Secrets.Assoc(edn.Vector(slices.Clone(path)...), v)
+		return edn.Nil()
+	})
+	return o
 }
 
 // without returns the result with all secrets redacted.

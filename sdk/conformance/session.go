@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/schema"
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
@@ -38,7 +39,7 @@ type Session struct {
 func Open(ctx context.Context, target Target, opts Options) *Session {
 	s := &Session{target: target, opts: opts, early: map[string]Result{}}
 	at := s.probe(ctx)
-	s.secrets = secretsOf(s.plugin.ConfigSchema, opts)
+	s.secrets = secretsOf(s.plugin.ConfigSchema, s.opts)
 	s.profiles = opts.Profiles
 	if len(s.profiles) == 0 {
 		s.profiles = profilesOf(s.plugin)
@@ -162,6 +163,14 @@ func (s *Session) probe(ctx context.Context) (at stage) {
 			return err
 		}
 		at = describing
+		if !s.opts.Config.IsNil() {
+			settings, err := within(ctx, s.opts.long(probeLimit),
+				func(ctx context.Context) (*schema.Schema, error) { return b.settings(ctx, in) })
+			if err == nil { // else a check reports it
+				s.opts = s.opts.withSecretsApart(settings)
+				b.opts = s.opts
+			}
+		}
 		if s.plugin, err = within(ctx, s.opts.long(probeLimit), func(ctx context.Context) (contract.Description, error) {
 			raw, d, err := b.describe(ctx, in, b.config())
 			if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // CONF-001, CONF-006: if a plugin does not reach its first call, one check
@@ -293,5 +294,44 @@ func TestOutputOfEveryInstance(t *testing.T) {
 		assert.Contains(t, err.Error(), where)
 		assert.Contains(t, err.Error(), "goodbye")
 		s.Close()
+	}
+}
+
+// HOSTCALL-004: a plugin that keeps state in its host and makes no host calls passes, also if it
+// announces them; results without a host call have a note. One whose calls do not end with an
+// answer or a typed error if its state cannot be read fails.
+func TestPluginThatKeepsState(t *testing.T) {
+	for name, row := range map[string]struct {
+		failing error // what the plugin makes of an error of the host
+		failed  []string
+	}{
+		"typed":   {contract.Errorf("t/no-state", "the state cannot be read"), nil},
+		"untyped": {contract.Errorf("runtime/protocol", "the state cannot be read"), []string{"host-calls/error/typed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := sdk.Plugin{Name: "state", Version: "1.0.0", Features: []string{sdk.FeatureHostCalls},
+				Capabilities: []sdk.Capability{
+					sdk.Func("t/greet", sdk.Intents("t/greet"), func(ctx context.Context, _ struct{}) (int, error) {
+						_, version, err := sdk.HostFrom(ctx).State().Get(ctx, "greeted")
+						if err != nil {
+							return 0, row.failing
+						}
+						_, _, err = sdk.HostFrom(ctx).State().Swap(ctx, "greeted", version, edn.Bool(true))
+						return int(version), err
+					}),
+				}}
+			report := Run(t.Context(), InProcess(p), Options{Seed: 1, Only: regexp.MustCompile(`^host-calls/`)})
+			var failed []string
+			for _, r := range report.Results {
+				if r.Status != Pass {
+					failed = append(failed, r.Check.ID)
+				} else {
+					assert.NotEmpty(t, r.Note, r.Check.ID)
+				}
+			}
+			assert.Len(t, report.Results, 5)
+			assert.Equal(t, row.failed, failed)
+		})
 	}
 }

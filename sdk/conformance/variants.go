@@ -23,7 +23,8 @@ const maxVariants = 16
 func variants(d contract.Description, q question) []question { return derived(d, q, edges) }
 
 // derived derives questions from q: each has one entry of the input replaced by one of the
-// values that are derived from it, if the input schema accepts it.
+// values that are derived from it, if the input schema accepts it. Every entry has its turn
+// before one has a second value, so that each of a few entries is varied.
 func derived(d contract.Description, q question, values func(edn.Value) []edn.Value) []question {
 	registry, err := schema.NewRegistry(schemasOf(d))
 	if err != nil {
@@ -33,12 +34,22 @@ func derived(d contract.Description, q question, values func(edn.Value) []edn.Va
 	if !ok {
 		return nil
 	}
-	var all []question
+	var of [][]question // by entry
 	for key, value := range q.input.Entries() {
+		var inputs []question
 		for _, v := range values(value) {
 			input := q.input.Assoc(key, v)
-			if !edn.Equal(input, q.input) && len(s.Validate(input)) == 0 && len(all) < maxVariants {
-				all = append(all, question{capability: q.capability, intent: q.intent, input: input})
+			if !edn.Equal(input, q.input) && len(s.Validate(input)) == 0 {
+				inputs = append(inputs, question{capability: q.capability, intent: q.intent, input: input, changed: len(of) + 1})
+			}
+		}
+		of = append(of, inputs)
+	}
+	var all []question
+	for n := 0; len(all) < maxVariants && slices.ContainsFunc(of, func(of []question) bool { return n < len(of) }); n++ {
+		for _, inputs := range of {
+			if n < len(inputs) && len(all) < maxVariants {
+				all = append(all, inputs[n])
 			}
 		}
 	}
@@ -203,9 +214,9 @@ type known struct {
 	was outcome
 }
 
-// inAnyOrder asks a second instance, in the opposite order, what the first one
-// answered, and fails on another outcome. The first one has ended by then: not
-// every plugin has two instances side by side.
+// inAnyOrder asks other instances, in other orders, what the first one answered, and fails on
+// another outcome. Each instance has ended before the next one starts: not every plugin has two
+// instances side by side.
 func (b *bench) inAnyOrder(ctx context.Context) error {
 	first, d, err := b.ready(ctx)
 	if err != nil {
@@ -219,28 +230,63 @@ func (b *bench) inAnyOrder(ctx context.Context) error {
 		return err
 	}
 	first.Stop()
-	second, _, err := b.ready(ctx)
-	if err != nil {
-		return err
-	}
 	until := time.Now().Add(b.call / 2)
-	for _, k := range slices.Backward(all) {
+	for _, order := range otherOrders(all) {
 		if time.Now().After(until) {
 			return nil
 		}
-		got, err := b.steady(ctx, second, k.question)
-		if errors.Is(err, errUnsteady) {
-			continue
-		}
+		in, _, err := b.ready(ctx)
 		if err != nil {
 			return err
 		}
-		if !got.equal(k.was) {
-			return want(fmt.Sprintf("the outcome of %s for %s whatever was asked before: %s", k.question,
-				cut(k.input.String()), k.was), "%s of another instance, asked in another order", got)
+		for _, k := range order {
+			if time.Now().After(until) {
+				return nil
+			}
+			got, err := b.steady(ctx, in, k.question)
+			if errors.Is(err, errUnsteady) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !got.equal(k.was) {
+				return want(fmt.Sprintf("the outcome of %s for %s whatever was asked before: %s", k.question,
+					cut(k.input.String()), k.was), "%s of another instance, asked in another order", got)
+			}
 		}
+		in.Stop()
 	}
 	return nil
+}
+
+// otherOrders returns what other instances are asked: everything in the opposite order; and, if
+// several entries of inputs are varied, for each of them the variants of this entry before the
+// samples. A plugin that remembers answers without one entry then gives the answer to the first
+// variant of this entry also for the sample, whichever other entries it leaves out.
+func otherOrders(all []known) [][]known {
+	backward := slices.Clone(all)
+	slices.Reverse(backward)
+	orders := [][]known{backward}
+	entries := 0
+	for _, k := range all {
+		entries = max(entries, k.changed)
+	}
+	for entry := 1; entries > 1 && entry <= entries; entry++ {
+		var order, samples []known
+		for _, k := range all {
+			switch k.changed {
+			case entry:
+				order = append(order, k)
+			case 0:
+				samples = append(samples, k)
+			}
+		}
+		if len(order) > 0 {
+			orders = append(orders, append(order, samples...))
+		}
+	}
+	return orders
 }
 
 // learn asks questions in sequence and returns those with a repeatable outcome.
@@ -318,14 +364,40 @@ func (b *bench) settled(ctx context.Context, in Instance, k known) bool {
 func withVariants(d contract.Description, questions []question) []question {
 	var all []question
 	for _, q := range questions {
-		all = append(all, q)
-		all = append(all, variants(d, q)...)
-		for _, long := range longer(d, q) {
-			all = append(all, long)
-			all = append(all, derived(d, long, near)...)
-		}
+		all = append(append(all, q), furtherOf(d, q)...)
 	}
 	return all
+}
+
+// furtherOf returns the questions that withVariants appends to q.
+func furtherOf(d contract.Description, q question) []question {
+	all := variants(d, q)
+	for _, long := range longer(d, q) {
+		all = append(append(all, long), derived(d, long, near)...)
+	}
+	return all
+}
+
+// everyInput calls ask with each question and then with all inputs that are derived without it or
+// from it: unexpected ones, those with a text of size bytes, and variants. It stops when limit is over.
+func (b *bench) everyInput(d contract.Description, size int, limit time.Duration, ask func(question)) {
+	questions := b.questions(d)
+	all := slices.Clone(questions)
+	for _, q := range questions {
+		for _, q.input = range append(oddInputs(), largeInputs(size)...) {
+			all = append(all, q)
+		}
+	}
+	for _, q := range questions {
+		all = append(all, furtherOf(d, q)...)
+	}
+	until := time.Now().Add(limit)
+	for _, q := range all {
+		if time.Now().After(until) {
+			return
+		}
+		ask(q)
+	}
 }
 
 // different reports whether two of the outcomes differ.
