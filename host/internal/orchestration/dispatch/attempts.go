@@ -239,7 +239,7 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
-		if a.past == nil { // else the recorded error is this one
+		if a.err.Type != "effects/outcome-unknown" { // else the recorded error is this one
 			a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
 		}
 		a.doneOnce = true

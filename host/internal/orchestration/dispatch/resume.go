@@ -62,7 +62,8 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			continue
 		}
 		if t.Forgotten {
-			if p.lost = append(p.lost, start.Attempt); t.HadEffectOnce() && !n.w.Replay {
+			p.lost = append(p.lost, start.Attempt)
+			if t.MayHaveActed() && n.recoveryNow(start) == contract.RecoveryOnce && !n.w.Replay {
 				lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey,
 					contract.Errorf("canceled", "the node failed during the call, which is not repeated"))
 			}
@@ -70,7 +71,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		}
 		p.begun = append(p.begun, start.CapID)
 		if !t.Lost || n.asksStill(t) {
-			p.ended, p.only = append(p.ended, t), ""
+			p.ended, p.only, lost = append(p.ended, t), "", nil
 			continue
 		}
 		err := LostWithHost()
@@ -80,7 +81,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		if !t.Closed {
 			n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
 		}
-		switch recovery, _ := contract.ParseRecoveryClass(start.Recovery); recovery {
+		switch n.recoveryNow(start) {
 		case contract.RecoveryIdempotent:
 			p.only = start.CapID
 		case contract.RecoveryOnce:
@@ -219,7 +220,7 @@ func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy str
 		number = q.attempts
 	}
 	a := &attempt{n: n, capability: c, number: number, past: t, started: t.At}
-	a.recovery, _ = contract.ParseRecoveryClass(t.Started.Recovery)
+	a.recovery = n.recoveryNow(t.Started)
 	a.prompt = q.composePrompt(c)
 	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)
 	if strategy == "" {
