@@ -281,6 +281,28 @@ func answered(records []journal.Record) map[string]int {
 	return out
 }
 
+// JRN-050: a run whose host stopped during a call of another candidate than the first is replayed
+// with an equal result, if the first one is available again at the resume.
+func TestReplayAfterALostFallback(t *testing.T) {
+	for name, text := range map[string]string{
+		"tournament": asking("[:a/one :a/two]", ":strategy :tournament :tournament {:width 2}", "{}", ""),
+		"cascade":    asking("[:a/down :a/two]", ":retry {:fallback-max 1}", "{}", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := resumeWorld(t)
+			for _, id := range []string{"a/one", "a/down"} {
+				w.SetState(id, dispatch.CapState{})
+			}
+			_, err, whole := do(t, service(t, w), text)
+			require.Nil(t, err, "%v", err)
+			all, err := resumed(t, resumeWorld(t), cutBefore(t, whole, true, startsCall("a/two")), crashed)
+			require.Nil(t, err, "%v", err)
+			_, missed := act.Replay(t.Context(), service(t, resumeWorld(t)).Config(), all[0].Run, decoded(t, all))
+			assert.Nil(t, missed, "%v", missed)
+		})
+	}
+}
+
 // JRN-040: what cannot be resumed is refused.
 func TestNotResumable(t *testing.T) {
 	w := resumeWorld(t)

@@ -64,6 +64,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return nil, s.failure(ctx, nil, SecretMissing(n.w.Node, "the input of :"+capID))
 	}
 	if s.past != nil {
+		if only := s.past.only; only != "" && only != capID {
+			return nil, s.otherFirst(ctx, only)
+		}
 		s.past.only = ""
 	}
 	if err := n.run.Fill.denied(c); err != nil {
@@ -176,6 +179,14 @@ func (s *attempts) purpose(strategy string) funds.Purpose {
 func (s *attempts) probeLost(ctx context.Context, capID string, err *contract.Error) *flow.Failure {
 	s.c.candidates.may.remember(capID, breakerAnswer{})
 	f := s.failure(ctx, nil, err)
+	f.Class, f.Matched, f.Expired = contract.ClassSwitch, true, s.n.expired(ctx)
+	return f
+}
+
+// otherFirst is the failure of an attempt before that of a candidate whose call has an unknown
+// outcome and must be made again: the operation goes on to that one.
+func (s *attempts) otherFirst(ctx context.Context, only string) *flow.Failure {
+	f := s.failure(ctx, nil, outcomeUnknown(s.n.w.Node, only, s.c.request.effectKey(), LostWithHost()))
 	f.Class, f.Matched, f.Expired = contract.ClassSwitch, true, s.n.expired(ctx)
 	return f
 }
@@ -414,9 +425,14 @@ func (s *attempts) failure(ctx context.Context, a *attempt, err *contract.Error)
 	f.RepairAsked = s.n.w.Policy.RepairAsked
 	f.Expired = s.n.expired(ctx)
 	if a.crashed {
-		f.ComesBack = s.n.d.Executor.State(a.capability.ID).willReturn()
+		f.ComesBack = s.comesBack(a.capability.ID)
 	}
 	return f
+}
+
+// comesBack reports whether a candidate is ready or will be, or has another recorded attempt.
+func (s *attempts) comesBack(capID string) bool {
+	return s.past.has(capID) || s.n.d.Executor.State(capID).willReturn()
 }
 
 // asAttemptError makes the failure of a child plan the failure of the attempt

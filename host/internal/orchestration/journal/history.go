@@ -459,7 +459,7 @@ func (p *Place) add(rec Record) {
 	case *NodeSkipped:
 		p.Skipped = true
 	case *NodeCommitted:
-		p.Committed = body
+		p.Committed, p.Failed = body, nil // a later host executed the failed node again
 	case *NodeFailed:
 		p.Failed = body
 	case *PlanResolved:
