@@ -303,6 +303,36 @@ func TestReplayAfterALostFallback(t *testing.T) {
 	}
 }
 
+// JRN-050: the replay of a run that passed its deadline while no host executed it, or was canceled
+// while it was suspended, ends in the same way, also if the failure of the open node would be kept.
+func TestReplayOfARunThatDidNotGoOn(t *testing.T) {
+	call := `{:op :call :intent :text/respond :dispatch {:candidates [:a/adds] %s} :input {} :as :x}`
+	for name, node := range map[string]string{
+		"allowed failure": fmt.Sprintf(call, ":allow-failure? true"),
+		"kept item":       `{:op :map :over [1] :as :all :on-item-error :keep :body [` + fmt.Sprintf(call, "") + `]}`,
+	} {
+		text := ownPlan(`{:nodes [`+node+` {:op :emit :input {:v 1}}]}`, "", writes)
+		_, err, whole := do(t, service(t, resumeWorld(t), suspending), text)
+		require.Nil(t, err, "%v", err)
+		past := cutBefore(t, whole, true, startsCall("a/adds"))
+		assertReplays := func(all []journal.Record, status string) {
+			require.Equal(t, status, finished(t, all).Status, name)
+			_, missed := act.Replay(t.Context(), service(t, resumeWorld(t), suspending).Config(), all[0].Run, decoded(t, all))
+			assert.Nil(t, missed, "%s, %s: %v", name, status, missed)
+		}
+		all, _ := resumed(t, resumeWorld(t), past, crashed)
+		all, _ = resumed(t, resumeWorld(t), all, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7"}})
+		assertReplays(all, journal.StatusCanceled)
+
+		late := decoded(t, past)
+		accepted := *late[0].Body.(*journal.RunAccepted)
+		accepted.DeadlineAt = late[0].At
+		late[0].Body = &accepted
+		all, _ = resumed(t, resumeWorld(t), late, crashed)
+		assertReplays(all, journal.StatusExpired)
+	}
+}
+
 // JRN-040: what cannot be resumed is refused.
 func TestNotResumable(t *testing.T) {
 	w := resumeWorld(t)
