@@ -3,6 +3,7 @@ package act_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -33,8 +34,15 @@ var partCaps = map[string]string{
 // unknown, apart from p/kept, which is declared.
 func parts(t testing.TB, without ...string) *dispatchtest.World {
 	t.Helper()
-	spec := dispatchtest.Spec{Intents: []registry.Intent{{ID: "p/kept", In: "req/any", Out: "res/any"}}}
-	for id, more := range partCaps {
+	return partsOf(t, partCaps, "", without...)
+}
+
+// partsOf is parts with other declarations of the capabilities, and with the setting
+// on_unknown of the intent p/kept.
+func partsOf(t testing.TB, caps map[string]string, onUnknown string, without ...string) *dispatchtest.World {
+	t.Helper()
+	spec := dispatchtest.Spec{Intents: []registry.Intent{{ID: "p/kept", In: "req/any", Out: "res/any", OnUnknown: onUnknown}}}
+	for id, more := range caps {
 		if !slices.Contains(without, id) {
 			spec.Caps = append(spec.Caps, "{:cap/id :"+id+" :cap/kind :solver :cap/intents #{:"+id+" :p/kept} :io/in-schema :req/any :io/out-schema :res/any "+more+"}")
 		}
@@ -189,6 +197,73 @@ func TestDecisionComesBeforeTheConfiguration(t *testing.T) {
 				assert.Equal(t, 1, calls, "it is called as decided")
 			})
 		}
+	}
+}
+
+// JRN-041: a call with an unknown outcome that may be repeated by its record, and not under the
+// present configuration, needs a decision: whether the host stopped during the call, after its
+// process crashed, or after the run failed and was continued.
+func TestStricterClassDecides(t *testing.T) {
+	once := maps.Clone(partCaps)
+	once["p/idem"] = partCaps["p/once"]
+	crashes := func(w *dispatchtest.World, capID string) *dispatchtest.World {
+		w.Func(capID, func(context.Context, dispatch.Call) dispatchtest.Step { return dispatchtest.Step{Crash: true} })
+		return w
+	}
+	for name, tc := range map[string]struct {
+		capID      string
+		first, now func() *dispatchtest.World
+	}{
+		"capability": {
+			"p/idem",
+			func() *dispatchtest.World { return parts(t) },
+			func() *dispatchtest.World { return partsOf(t, once, "") },
+		},
+		"on_unknown": {
+			"p/once",
+			func() *dispatchtest.World { return partsOf(t, partCaps, registry.UnknownRetries) },
+			func() *dispatchtest.World { return partsOf(t, partCaps, registry.UnknownSuspends) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := `{:proto 1 :trace {:id "r"} :task {:intent :p/kept :dispatch {:candidates [:` + tc.capID +
+				`] :retry {:same-cap-max 1}}} :input {:n 2} ` + writes + `}`
+			run := func(w *dispatchtest.World) []journal.Record {
+				_, _, records := do(t, service(t, w, suspending), text)
+				return records
+			}
+			whole, failed := run(tc.first()), run(crashes(tc.first(), tc.capID))
+			require.True(t, finished(t, failed).Err.Retryable)
+			crashedOnce := cutBefore(t, failed, true, func(r journal.Record) bool {
+				end, ok := r.Body.(*journal.AttemptFinished)
+				return ok && end.Outcome == journal.OutcomeUnknown
+			})
+			for cut, past := range map[string][]journal.Record{
+				"in the call":      cutBefore(t, whole, true, startsCall(tc.capID)),
+				"after a crash":    crashedOnce,
+				"after its answer": cutBefore(t, whole, false, func(r journal.Record) bool { return r.Body.Kind() == journal.KindNodeCommitted }),
+				"failed":           failed,
+			} {
+				how := crashed
+				if cut == "failed" {
+					how = continued
+				}
+				w := tc.now()
+				all, err := rebound(t, w, past, how)
+				assert.Empty(t, w.Calls(), "%s: it is not repeated", cut)
+				if cut == "after its answer" {
+					require.Nil(t, err, "%s: %v", cut, err)
+					continue
+				}
+				last := suspendedWith(t, all, err, "effects/outcome-unknown")
+				require.Len(t, last.Open, 1, cut)
+				assert.Equal(t, tc.capID, last.Open[0].CapID, cut)
+				all, err = rebound(t, tc.now(), all, deciding("act", journal.DecisionRetry, edn.Nil()))
+				require.Nil(t, err, "%s: %v", cut, err)
+				_, missed := act.Replay(t.Context(), service(t, tc.now()).Config(), all[0].Run, decoded(t, all))
+				assert.Nil(t, missed, "%s: replay: %v", cut, missed)
+			}
+		})
 	}
 }
 

@@ -281,6 +281,58 @@ func answered(records []journal.Record) map[string]int {
 	return out
 }
 
+// JRN-050: a run whose host stopped during a call of another candidate than the first is replayed
+// with an equal result, if the first one is available again at the resume.
+func TestReplayAfterALostFallback(t *testing.T) {
+	for name, text := range map[string]string{
+		"tournament": asking("[:a/one :a/two]", ":strategy :tournament :tournament {:width 2}", "{}", ""),
+		"cascade":    asking("[:a/down :a/two]", ":retry {:fallback-max 1}", "{}", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := resumeWorld(t)
+			for _, id := range []string{"a/one", "a/down"} {
+				w.SetState(id, dispatch.CapState{})
+			}
+			_, err, whole := do(t, service(t, w), text)
+			require.Nil(t, err, "%v", err)
+			all, err := resumed(t, resumeWorld(t), cutBefore(t, whole, true, startsCall("a/two")), crashed)
+			require.Nil(t, err, "%v", err)
+			_, missed := act.Replay(t.Context(), service(t, resumeWorld(t)).Config(), all[0].Run, decoded(t, all))
+			assert.Nil(t, missed, "%v", missed)
+		})
+	}
+}
+
+// JRN-050: the replay of a run that passed its deadline while no host executed it, or was canceled
+// while it was suspended, ends in the same way, also if the failure of the open node would be kept.
+func TestReplayOfARunThatDidNotGoOn(t *testing.T) {
+	call := `{:op :call :intent :text/respond :dispatch {:candidates [:a/adds] %s} :input {} :as :x}`
+	for name, node := range map[string]string{
+		"allowed failure": fmt.Sprintf(call, ":allow-failure? true"),
+		"kept item":       `{:op :map :over [1] :as :all :on-item-error :keep :body [` + fmt.Sprintf(call, "") + `]}`,
+	} {
+		text := ownPlan(`{:nodes [`+node+` {:op :emit :input {:v 1}}]}`, "", writes)
+		_, err, whole := do(t, service(t, resumeWorld(t), suspending), text)
+		require.Nil(t, err, "%v", err)
+		past := cutBefore(t, whole, true, startsCall("a/adds"))
+		assertReplays := func(all []journal.Record, status string) {
+			require.Equal(t, status, finished(t, all).Status, name)
+			_, missed := act.Replay(t.Context(), service(t, resumeWorld(t), suspending).Config(), all[0].Run, decoded(t, all))
+			assert.Nil(t, missed, "%s, %s: %v", name, status, missed)
+		}
+		all, _ := resumed(t, resumeWorld(t), past, crashed)
+		all, _ = resumed(t, resumeWorld(t), all, act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: "uid/7"}})
+		assertReplays(all, journal.StatusCanceled)
+
+		late := decoded(t, past)
+		accepted := *late[0].Body.(*journal.RunAccepted)
+		accepted.DeadlineAt = late[0].At
+		late[0].Body = &accepted
+		all, _ = resumed(t, resumeWorld(t), late, crashed)
+		assertReplays(all, journal.StatusExpired)
+	}
+}
+
 // JRN-040: what cannot be resumed is refused.
 func TestNotResumable(t *testing.T) {
 	w := resumeWorld(t)

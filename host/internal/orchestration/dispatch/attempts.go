@@ -64,6 +64,9 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return nil, s.failure(ctx, nil, SecretMissing(n.w.Node, "the input of :"+capID))
 	}
 	if s.past != nil {
+		if only := s.past.only; only != "" && only != capID {
+			return nil, s.otherFirst(ctx, only)
+		}
 		s.past.only = ""
 	}
 	if err := n.run.Fill.denied(c); err != nil {
@@ -180,6 +183,14 @@ func (s *attempts) probeLost(ctx context.Context, capID string, err *contract.Er
 	return f
 }
 
+// otherFirst is the failure of an attempt before that of a candidate whose call has an unknown
+// outcome and must be made again: the operation goes on to that one.
+func (s *attempts) otherFirst(ctx context.Context, only string) *flow.Failure {
+	f := s.failure(ctx, nil, outcomeUnknown(s.n.w.Node, only, s.c.request.effectKey(), LostWithHost()))
+	f.Class, f.Matched, f.Expired = contract.ClassSwitch, true, s.n.expired(ctx)
+	return f
+}
+
 // overBudget is the failure of a candidate that exceeds the budget. It was not
 // called; a cheaper candidate may fit.
 func (s *attempts) overBudget(ctx context.Context, lack *contract.Error) *flow.Failure {
@@ -239,7 +250,7 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
-		if a.past == nil { // else the recorded error is this one
+		if a.err.Type != "effects/outcome-unknown" { // else the recorded error is this one
 			a.err = outcomeUnknown(s.n.w.Node, a.capability.ID, s.c.request.effectKey(), a.err)
 		}
 		a.doneOnce = true
@@ -414,9 +425,14 @@ func (s *attempts) failure(ctx context.Context, a *attempt, err *contract.Error)
 	f.RepairAsked = s.n.w.Policy.RepairAsked
 	f.Expired = s.n.expired(ctx)
 	if a.crashed {
-		f.ComesBack = s.n.d.Executor.State(a.capability.ID).willReturn()
+		f.ComesBack = s.comesBack(a.capability.ID)
 	}
 	return f
+}
+
+// comesBack reports whether a candidate is ready or will be, or has another recorded attempt.
+func (s *attempts) comesBack(capID string) bool {
+	return s.past.has(capID) || s.n.d.Executor.State(capID).willReturn()
 }
 
 // asAttemptError makes the failure of a child plan the failure of the attempt

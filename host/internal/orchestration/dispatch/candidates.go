@@ -46,7 +46,7 @@ func (s *candidates) bind() {
 		}
 	}
 	s.binding = s.order(b)
-	if p := s.past; p != nil && (p.strict || p.fills() || p.only != "" || len(p.ended) > 0) {
+	if p := s.past; p != nil && (p.strict || p.fills() || p.only != "" || len(p.begun) > 0) {
 		accepted := p.order(s.binding.Accepted, s.n.d.Registry)
 		rejected := slices.Clone(s.binding.Rejected)
 		s.binding.Accepted = accepted

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -279,7 +280,7 @@ func (o *operation) afterFailure(e *flow.Event) {
 func (o *operation) situation(capID string) flow.Situation {
 	s := flow.Situation{Accepted: o.candidates.binding.Accepted, Returning: o.candidates.returning()}
 	if capID != "" {
-		s.ComesBack = o.node.d.Executor.State(capID).willReturn()
+		s.ComesBack = o.attempts.comesBack(capID)
 	}
 	s.Left, s.Limited = o.funds.CallsLeft()
 	return s
@@ -290,7 +291,7 @@ func (o *operation) situation(capID string) flow.Situation {
 func (o *operation) awaitRetry(ctx context.Context, c *flow.Command, e *flow.Event) {
 	if e.Ready = o.attempts.past.has(c.CapID); e.Ready {
 		return
-	} else if o.attempts.past.replays() {
+	} else if o.attempts.past.replays() || o.leftBefore() {
 		o.search.next()
 		e.Situation = o.situation(c.CapID)
 		return
@@ -316,6 +317,19 @@ func (o *operation) awaitRetry(ctx context.Context, c *flow.Command, e *flow.Eve
 		o.search.next()
 		e.Situation = o.situation(c.CapID)
 	}
+}
+
+// leftBefore reports whether the record shows that the operation left the candidate that it now
+// would call again: the next one, or another one that is to be retried, has a recorded attempt.
+func (o *operation) leftBefore() bool {
+	past := o.attempts.past
+	if past == nil || past.fills() || len(past.ended) == 0 {
+		return false
+	}
+	next, _ := o.search.next()
+	return slices.ContainsFunc(past.ended, func(t *journal.Tried) bool {
+		return t.Started.CapID == next || o.machine.Tried(t.Started.CapID)
+	})
 }
 
 // end completes the result.

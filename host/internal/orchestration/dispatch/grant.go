@@ -3,6 +3,7 @@ package dispatch
 import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -77,6 +78,23 @@ func (n *node) recoveryOf(c *registry.Capability, scopes policy.Scopes) contract
 		return contract.RecoveryIdempotent
 	}
 	return class
+}
+
+// recoveryNow returns the recovery class of a recorded call for the decision whether it may be
+// made again: the stricter one of the record and of the present configuration, because the
+// repeated call would have the latter. In a replay, or if the call cannot be made now, it is that
+// of the record.
+func (n *node) recoveryNow(start *journal.AttemptStarted) contract.RecoveryClass {
+	recorded, _ := contract.ParseRecoveryClass(start.Recovery)
+	c, ok := n.d.Registry.Capability(start.CapID)
+	if !ok || n.w.Replay || n.run.Fill != nil {
+		return recorded
+	}
+	scopes, err := n.scopes(c)
+	if err != nil {
+		return recorded
+	}
+	return max(recorded, n.recoveryOf(c, scopes))
 }
 
 func scopeValue(scopes policy.Scopes) edn.Value {

@@ -29,10 +29,13 @@ type past struct {
 	lost   []int // numbers of attempts without an end, or that are made again
 	taken  []int // numbers of the attempts that were taken
 	gap    int   // number of an attempt that a strict replay misses; 0: none
-	// begun are the candidates with an attempt, in the order in which they were first
-	// called. Among equal answers of parallel attempts this order decides.
+	// begun are the candidates in the order in which they are tried again, by the resume and
+	// by the replay alike (see begin). Among equal answers of parallel attempts this order
+	// decides.
 	begun []string
-	first *journal.NodeResolved // of the first host that executed the node; nil: not recorded
+	// cascade: there are attempts with an end, and none of them ran in parallel.
+	cascade bool
+	first   *journal.NodeResolved // of the first host that executed the node; nil: not recorded
 	// fits reports whether the next request to the capability of an attempt is the
 	// recorded one; nil: the attempts are those of this run.
 	fits   func(*journal.Tried) bool
@@ -62,28 +65,29 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			continue
 		}
 		if t.Forgotten {
-			if p.lost = append(p.lost, start.Attempt); t.HadEffectOnce() && !n.w.Replay {
+			p.lost = append(p.lost, start.Attempt)
+			if t.MayHaveActed() && n.recoveryNow(start) == contract.RecoveryOnce && !n.w.Replay {
 				lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey,
 					contract.Errorf("canceled", "the node failed during the call, which is not repeated"))
 			}
 			continue
 		}
-		p.begun = append(p.begun, start.CapID)
-		if !t.Lost || n.asksStill(t) {
-			p.ended, p.only = append(p.ended, t), ""
+		lostWithHost := t.Lost && !n.asksStill(t)
+		if p.begin(t, lostWithHost); !lostWithHost {
+			p.ended, p.only, lost = append(p.ended, t), "", nil
 			continue
 		}
-		err := LostWithHost()
-		if p.lost = append(p.lost, start.Attempt); n.w.Replay {
+		err, class := LostWithHost(), n.recoveryNow(start)
+		if p.lost = append(p.lost, start.Attempt); class == contract.RecoveryIdempotent {
+			p.only = start.CapID
+		}
+		if n.w.Replay {
 			continue // the next recorded attempt shows how the run continued
 		}
 		if !t.Closed {
 			n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
 		}
-		switch recovery, _ := contract.ParseRecoveryClass(start.Recovery); recovery {
-		case contract.RecoveryIdempotent:
-			p.only = start.CapID
-		case contract.RecoveryOnce:
+		if class == contract.RecoveryOnce {
 			lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, err)
 		}
 		if place.Bound(start.Attempt) && lost == nil {
@@ -92,7 +96,24 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 				WithHint("send the request again")
 		}
 	}
+	p.cascade = len(p.ended) > 0 && !slices.ContainsFunc(p.ended, func(t *journal.Tried) bool { return t.Started.Entrant != "" })
 	return nil, lost
+}
+
+// begin adds the candidate of an attempt to begun, unless it is there. A lost attempt that did not
+// run in parallel does not count: the resumed run may try another candidate before its own. If
+// the first attempt with an end did not run in parallel either, it decides instead of a lost one.
+func (p *past) begin(t *journal.Tried, lost bool) {
+	capID, alone := t.Started.CapID, t.Started.Entrant == ""
+	switch {
+	case lost && alone:
+		return
+	case !lost && alone && !p.has(capID):
+		p.begun = slices.DeleteFunc(p.begun, func(id string) bool { return id == capID })
+	case slices.Contains(p.begun, capID):
+		return
+	}
+	p.begun = append(p.begun, capID)
 }
 
 // LostWithHost returns the error of an attempt that was in progress when its host stopped.
@@ -138,19 +159,21 @@ func SecretMissing(node, what string) *contract.Error {
 }
 
 // order returns the candidates in the order of the past: those that were called, and
-// then the other accepted ones. A candidate whose call has a recorded end need not be
-// callable now.
+// then the other accepted ones, or only the one that must be called again. A candidate whose
+// call has a recorded end need not be callable now.
 func (p *past) order(accepted []string, known *registry.Registry) []string {
 	if p.fills() {
 		return p.orderAsListed(accepted)
 	}
 	if p.only != "" {
-		return slices.DeleteFunc(slices.Clone(accepted), func(id string) bool { return id != p.only })
+		if p.strict || !slices.Contains(accepted, p.only) {
+			return nil
+		}
+		accepted = []string{p.only}
 	}
 	var ids []string
 	for _, id := range p.begun {
-		_, ok := known.Capability(id)
-		if ok = ok && p.has(id) || !p.strict && slices.Contains(accepted, id); ok && !slices.Contains(ids, id) {
+		if _, ok := known.Capability(id); ok && p.has(id) || !p.strict && !p.cascade && slices.Contains(accepted, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -164,6 +187,9 @@ func (p *past) order(accepted []string, known *registry.Registry) []string {
 	}
 	return ids
 }
+
+// isCascade reports whether the operation is continued as a cascade.
+func (p *past) isCascade() bool { return p != nil && p.cascade }
 
 // replays reports whether nothing may be done that is not recorded.
 func (p *past) replays() bool { return p != nil && p.strict }
@@ -219,7 +245,7 @@ func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy str
 		number = q.attempts
 	}
 	a := &attempt{n: n, capability: c, number: number, past: t, started: t.At}
-	a.recovery, _ = contract.ParseRecoveryClass(t.Started.Recovery)
+	a.recovery = n.recoveryNow(t.Started)
 	a.prompt = q.composePrompt(c)
 	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)
 	if strategy == "" {

@@ -39,7 +39,8 @@ func recordedStrategy(r *journal.NodeResolved) strategy {
 func (p *CallPolicy) HasAlternatives() bool { return len(p.static.Tried) > 1 }
 
 // selectStrategy selects the strategy of this call. Candidates with effects run as a
-// cascade, never in parallel, and so does a single candidate.
+// cascade, never in parallel, and so do a single candidate and a call with recorded attempts
+// that began as a cascade.
 func (o *operation) selectStrategy() strategy {
 	p := o.node.w.Policy
 	cascade := strategy{name: policy.Cascade, candidates: 1 + p.FallbackMax}
@@ -56,7 +57,7 @@ func (o *operation) selectStrategy() strategy {
 		return cascade
 	}
 	accepted := o.candidates.binding.Accepted
-	if o.node.w.Op != "call" || !o.candidates.repeatable(accepted) {
+	if o.node.w.Op != "call" || !o.candidates.repeatable(accepted) || o.attempts.past.isCascade() {
 		return cascade
 	}
 	cascade.candidates = max(cascade.candidates, s.width)

@@ -29,6 +29,8 @@ var generatedCaps = []string{
 	dispatchtest.Cap("g/once", ":cap/effects #{:fs/write}"),
 }
 
+var generatedIDs = []string{"g/a", "g/b", "g/c", "g/write", "g/once"}
+
 // goodCheck requires :ok true in the answer.
 func goodCheck() quality.Check {
 	return quality.Check{
@@ -50,7 +52,7 @@ func generatedBase(t testing.TB) *dispatchtest.World {
 // is another order of completion.
 func generatedWorld(base *dispatchtest.World, seed uint64) *dispatchtest.World {
 	w := base.Again()
-	for _, id := range []string{"g/a", "g/b", "g/c", "g/write", "g/once"} {
+	for _, id := range generatedIDs {
 		w.Func(id, func(_ context.Context, c dispatch.Call) dispatchtest.Step {
 			// The error in a slot has a measured duration and a place. No
 			// executor here reads them.

@@ -176,12 +176,17 @@ func (s *scope) keepsRecorded(n *plan.Node, e *ended, err *contract.Error) bool 
 	return true
 }
 
-// failedThere reports whether the record of a replayed node is a failure that ended its
-// plan, such as that of a run that passed its deadline. It is not kept in the replay,
-// either.
+// failedThere reports whether a replayed node was not kept in the recorded run: its record is a
+// failure that ended its plan, or the run was canceled or passed its deadline before the commit
+// of the node, possibly while no host executed it. It is not kept in the replay, either.
 func (s *scope) failedThere(path edn.Value) bool {
 	past := s.past(path)
-	return s.run.task.Replay && past != nil && past.Failed != nil && !past.IsCommitted()
+	if !s.run.task.Replay || past.IsCommitted() {
+		return false
+	}
+	status := s.history.Status
+	cut := (status == journal.StatusCanceled || status == journal.StatusExpired) && !s.history.Within(path)
+	return cut || past != nil && past.Failed != nil
 }
 
 // sameValue returns replay/miss if the value of a node differs from its recorded commit.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,54 @@ func TestManyPlansResumed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// JRN-040, JRN-050: a generated plan that is cut after any of its records, twice, and resumed by
+// hosts at which other candidates are available, repeats no call with a recorded end and no call
+// of class once, and its strict replay makes no call and ends in the same way.
+func TestManyPlansResumedWithOtherCandidates(t *testing.T) {
+	plans := proof.Size(t, "generated plans, cut twice", 60, 400)
+	base := generatedBase(t)
+	env := plan.Env{Registry: base.Registry, Policies: base.Policies}
+	for n, seed := 0, uint64(0); n < plans; seed++ {
+		r := rand.New(rand.NewPCG(seed, 72))
+		source := (&gen{pick: func(_ string, below int) int { return r.IntN(below) }}).plan()
+		if seed%3 > 0 {
+			source = inParallel(source, r)
+		}
+		p, findings := plan.Parse(source, nil)
+		if p != nil {
+			findings = plan.Check(p, env)
+		}
+		if plan.HasErrors(findings) {
+			continue
+		}
+		n++
+		c := &cutRun{t: t, base: base, env: env, source: source, away: awayOf(r)}
+		first, _ := c.run(nil)
+		for at := 1; at <= len(first.records); at++ {
+			c.away = awayOf(r)
+			again := c.assertResumesElsewhere(first.records[:at])
+			c.away = awayOf(r)
+			if more := len(again.records) - at; more > 0 {
+				c.assertResumesElsewhere(again.records[:at+1+r.IntN(more)])
+			}
+			if t.Failed() {
+				t.Fatalf("seed %d, cut after record %d of %d\n%s", seed, at, len(first.records), c.source)
+			}
+		}
+	}
+}
+
+// awayOf returns the number of calls of a run for which each capability is not available.
+func awayOf(r *rand.Rand) map[string]int {
+	away := map[string]int{}
+	for _, id := range generatedIDs {
+		if r.IntN(3) == 0 {
+			away[id] = r.IntN(6)
+		}
+	}
+	return away
 }
 
 // JRN-040: the failure of an item that a map keeps is the recorded one, also if this host
@@ -203,13 +252,22 @@ type cutRun struct {
 	whole  ran
 
 	account *budget.Account // of the first run; nil: it has no budgets
+	away    map[string]int  // calls of a run before which a capability is not available
 }
 
 // world answers in the same way whichever host asks, and at whichever attempt.
 func (c *cutRun) world() *dispatchtest.World {
 	w := c.base.Again()
-	for i, id := range []string{"g/a", "g/b", "g/c", "g/write", "g/once"} {
+	var calls atomic.Int32
+	arrive := func(made int32) {
+		for id, n := range c.away {
+			w.SetState(id, dispatch.CapState{Ready: int(made) >= n})
+		}
+	}
+	arrive(0)
+	for i, id := range generatedIDs {
 		w.Func(id, func(_ context.Context, call dispatch.Call) dispatchtest.Step {
+			arrive(calls.Add(1))
 			step := scripted(call.CapID, 1, without(timeless(call.Request.Key("input")), edn.K("where"), edn.K("effect/key")))
 			step.Delay = time.Duration(i) * time.Millisecond // parallel attempts end in one order
 			return step
@@ -270,8 +328,22 @@ func (c *cutRun) assertResumes(at int) {
 	c.assertReplays(got)
 }
 
+// assertResumesElsewhere resumes a run from its first records and returns it.
+func (c *cutRun) assertResumesElsewhere(first []journal.Record) ran {
+	got, w := c.run(first)
+	if lost := lostOnce(first); len(lost) > 0 {
+		for _, call := range w.Calls() {
+			assert.NotContains(c.t, lost, call.EffectKey, "a call of class once is repeated")
+		}
+		return got
+	}
+	c.assertReplays(got)
+	return got
+}
+
 // assertReplays replays a run.
 func (c *cutRun) assertReplays(was ran) {
+	c.away = nil // in a replay every candidate is ready
 	w, h := c.world(), journal.NewHistory(was.records)
 	if was.Err == nil {
 		h.Status = journal.StatusCompleted

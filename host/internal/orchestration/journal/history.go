@@ -459,7 +459,7 @@ func (p *Place) add(rec Record) {
 	case *NodeSkipped:
 		p.Skipped = true
 	case *NodeCommitted:
-		p.Committed = body
+		p.Committed, p.Failed = body, nil // a later host executed the failed node again
 	case *NodeFailed:
 		p.Failed = body
 	case *PlanResolved:
@@ -572,6 +572,10 @@ func (t *Tried) unknown() bool {
 // HadEffectOnce reports whether the attempt did, or may have done, work that must
 // not be repeated.
 func (t *Tried) HadEffectOnce() bool {
-	return t.Started.Recovery == contract.RecoveryOnce.String() &&
-		(t.Lost || t.Finished.Outcome == OutcomeOK || t.Finished.Outcome == OutcomeUnknown)
+	return t.Started.Recovery == contract.RecoveryOnce.String() && t.MayHaveActed()
+}
+
+// MayHaveActed reports whether the attempt did, or may have done, its work.
+func (t *Tried) MayHaveActed() bool {
+	return t.Lost || t.Finished.Outcome == OutcomeOK || t.Finished.Outcome == OutcomeUnknown
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -99,6 +100,9 @@ type batch struct {
 	results  io.Writer
 	progress batchProgress
 	tally    batchTally
+
+	mu   sync.Mutex
+	seen map[string]int // number of lines with a request, of a batch with --name
 }
 
 // newBatch checks the command line and reads the plan.
@@ -267,10 +271,26 @@ func (b *batch) request(v edn.Value) (edn.Value, error) {
 	return b.flags.apply(envelope(b.intent, edn.MustMap(edn.K("plan"), b.plan, edn.K("bindings"), v))), nil
 }
 
+// placeOf returns what distinguishes lines with an equal request: the number of the line, and with
+// --name, where other lines may be added or removed, its ordinal among them.
+func (b *batch) placeOf(number int, request edn.Value) int {
+	if b.flags.name == "" {
+		return number
+	}
+	hash := edn.Hash(request)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.seen == nil {
+		b.seen = map[string]int{}
+	}
+	b.seen[hash]++
+	return b.seen[hash]
+}
+
 // key returns the idempotency key of a line. It depends on everything that determines the run,
-// except for its deadline, and on the number of earlier failed runs of the line.
-func (b *batch) key(number int, request edn.Value, isJSON bool, failed int) string {
-	return "batch-" + edn.Hash(edn.Vector(edn.Text(b.name), edn.Int(int64(number)), edn.Text(b.env.Dir),
+// except for its deadline, on place (see placeOf) and on the number of earlier failed runs of the line.
+func (b *batch) key(place int, request edn.Value, isJSON bool, failed int) string {
+	return "batch-" + edn.Hash(edn.Vector(edn.Text(b.name), edn.Int(int64(place)), edn.Text(b.env.Dir),
 		request.Dissoc(edn.K("deadline-ms")), edn.Bool(isJSON), edn.Int(int64(failed))))
 }
 

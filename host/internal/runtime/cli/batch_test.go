@@ -176,6 +176,9 @@ func TestBatch(t *testing.T) {
 	assert.Equal(t, 0, piped.code, piped.stderr)
 	assert.Equal(t, []string{"a", "c"}, answers(t, piped))
 	b.once("begin ", append(ran, "a", "b", "c"))
+	moved := b.feed("{\"n\": \"d\"}\n{\"n\": \"c\"}\n{\"n\": \"b\"}", "batch", "-", "--intent", "count/gate", "--name", "two", "--json")
+	assert.Equal(t, []string{"d", "c", "b"}, answers(t, moved), "a line may have another place")
+	b.once("begin ", append(ran, "a", "b", "c", "d"))
 	s.stop()
 }
 

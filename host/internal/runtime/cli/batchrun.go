@@ -131,7 +131,8 @@ func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 		return nil
 	}
 	isJSON = isJSON && b.plan.IsNil() || b.isJSON // a plan in EDN is sent in EDN, whatever the format of its bindings
-	key := b.key(l.number, request, isJSON, 0)
+	place := b.placeOf(l.number, request)
+	key := b.key(place, request, isJSON, 0)
 	for failed := 1; ; failed++ {
 		l.response, l.stored, err = b.link.act(ctx, request.AssocKey("idempotency/key", edn.Text(key)), b.env.Dir, isJSON)
 		if err != nil {
@@ -142,7 +143,7 @@ func (b *batch) send(ctx context.Context, inputs string, l *batchLine) error {
 		if l.failure == nil || !ended {
 			return nil
 		}
-		key = b.key(l.number, request, isJSON, failed)
+		key = b.key(place, request, isJSON, failed)
 		if again := b.flags.retryFailed; !again { // an earlier --retry-failed may have executed it
 			if again, err = b.link.has(ctx, key); err != nil || !again {
 				return err
