@@ -37,15 +37,15 @@ type opened struct {
 	idle  time.Time // since when there are no users
 }
 
-// inPlace reports whether the workspace is the one that is at a place now. It returns true for one
-// that is still being opened or could not be opened.
-func (o *opened) inPlace(at place) bool {
+// usable reports whether the workspace is the one that is at a place now, and its index can be
+// updated. It returns true for one that is still being opened or could not be opened.
+func (o *opened) usable(at place) bool {
 	select {
 	case <-o.ready:
 	default:
 		return true
 	}
-	return o.err != nil || o.data == at.data && o.ws.InPlace()
+	return o.err != nil || o.data == at.data && o.ws.InPlace() && !o.ws.Store.Behind()
 }
 
 // readFile returns the bytes of a file of the workspace, at most limit+1 of them. It follows no
