@@ -31,7 +31,8 @@ import (
 
 // Bounds of a hub.
 const (
-	maxConcurrent = 64          // requests that a workspace answers at a time (WS-230)
+	maxConcurrent = 64          // requests that a workspace answers at a time, without watches (WS-230)
+	maxWatches    = 1024        // watches that a workspace serves at a time
 	lockPatience  = time.Second // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
 	closePatience = 200 * time.Millisecond // wait for the end of a workspace that was moved
@@ -355,13 +356,33 @@ func (h *hub) enter(at place) (o *opened, first bool, err error) {
 		o, first = &opened{root: at.root, data: at.data, ready: make(chan struct{})}, true
 		h.open[at.root] = o
 	}
-	if o.users >= maxConcurrent {
-		return nil, false, contract.Errorf("runtime/overloaded", "the workspace serves %d requests, which is the limit",
-			maxConcurrent).
-			WithOp("workspace", at.root).WithDetail("limit", edn.K("concurrent-requests")).WithDetail("max", edn.Int(maxConcurrent))
+	if o.users-o.watches >= maxConcurrent {
+		return nil, false, o.overloaded("requests", "concurrent-requests", maxConcurrent)
 	}
 	o.users++
 	return o, first, nil
+}
+
+// enterWatch makes a user of a workspace a watch, which no longer counts as one of the concurrent
+// requests: it lasts, and mostly waits. The caller must call leave before the user leaves.
+func (h *hub) enterWatch(o *opened) (leave func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.watches >= maxWatches {
+		return nil, o.overloaded("watches", "watches", maxWatches)
+	}
+	o.watches++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		o.watches--
+	}, nil
+}
+
+// overloaded is the error of a workspace that has reached a limit.
+func (o *opened) overloaded(what, limit string, most int64) error {
+	return contract.Errorf("runtime/overloaded", "the workspace serves %d %s, which is the limit", most, what).
+		WithOp("workspace", o.root).WithDetail("limit", edn.K(limit)).WithDetail("max", edn.Int(most))
 }
 
 // leave ends the use of a workspace.

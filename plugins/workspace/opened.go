@@ -33,8 +33,9 @@ type opened struct {
 	watchers int            // requests that use watch
 
 	// Guarded by the mutex of the hub.
-	users int
-	idle  time.Time // since when there are no users
+	users   int
+	watches int       // users that watch
+	idle    time.Time // since when there are no users
 }
 
 // usable reports whether the workspace is the one that is at a place now, and its index can be
