@@ -463,7 +463,7 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 func (h *hub) derive(o *opened) {
 	o.engine = derive.New(derive.Options{
 		Store:    o.ws.Store,
-		Read:     o.readFile,
+		Open:     o.openFile,
 		Agents:   func() *agent.Set { return h.agents },
 		Settings: func() derive.Settings { return h.derivation },
 		Invoke:   h.invoke,

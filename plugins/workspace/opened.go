@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -49,9 +48,8 @@ func (o *opened) usable(at place) bool {
 	return o.err != nil || o.data == at.data && o.ws.InPlace() && !o.ws.Store.Behind()
 }
 
-// readFile returns the bytes of a file of the workspace, at most limit+1 of them. It follows no
-// link out of the directory.
-func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
+// openFile opens a file of the workspace. It follows no link out of the directory.
+func (o *opened) openFile(path string) (io.ReadCloser, error) {
 	root, err := os.OpenRoot(o.root)
 	if e := scan.TooManyFiles("read", store.Shown(path), err); e != nil {
 		return nil, e
@@ -74,8 +72,7 @@ func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, 
 	if err != nil {
 		return nil, scan.WithoutPath(err)
 	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, limit+1))
+	return f, nil
 }
 
 // watcher returns the watcher of the workspace, and a function that the caller must call once it is
