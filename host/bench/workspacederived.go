@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +21,8 @@ func (b *workspaceBench) maker() *derive.Engine {
 	agents := must(agent.New(nil, func(string) bool { return true }))
 	return derive.New(derive.Options{
 		Store: b.workspace.Store,
-		Read: func(_ context.Context, path string, _ int64) ([]byte, error) {
-			return os.ReadFile(filepath.Join(b.root, path))
+		Open: func(path string) (io.ReadCloser, error) {
+			return os.Open(filepath.Join(b.root, path))
 		},
 		Agents: func() *agent.Set { return agents },
 		Now:    func() int64 { return time.Now().UnixNano() },

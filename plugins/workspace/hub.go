@@ -31,7 +31,8 @@ import (
 
 // Bounds of a hub.
 const (
-	maxConcurrent = 64          // requests that a workspace answers at a time (WS-230)
+	maxConcurrent = 64          // requests that a workspace answers at a time, without watches (WS-230)
+	maxWatches    = 1024        // watches that a workspace serves at a time
 	lockPatience  = time.Second // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
 	closePatience = 200 * time.Millisecond // wait for the end of a workspace that was moved
@@ -71,7 +72,7 @@ type hub struct {
 	byID     map[string]string  // workspace id to root, of workspaces that were open
 	closed   bool
 	draining bool           // another process waits for the stores
-	moved    sync.WaitGroup // workspaces that removeMoved closes
+	moved    sync.WaitGroup // workspaces that removeUnusable closes
 }
 
 func newHub(life context.Context, cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time,
@@ -184,7 +185,7 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 	if err != nil {
 		return nil, nil, err
 	}
-	h.removeMoved(at)
+	h.removeUnusable(at)
 	o, first, err := h.enter(at)
 	if err != nil {
 		return nil, nil, err
@@ -256,7 +257,7 @@ var errAgain = errors.New("the workspace was kept closed")
 // whether it ran: it does not if a request uses the workspace. One that is open
 // without users is closed first.
 func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
-	h.removeMoved(at)
+	h.removeUnusable(at)
 	h.mu.Lock()
 	old := h.open[at.root]
 	if old != nil && old.users > 0 || h.closed {
@@ -283,7 +284,7 @@ func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
 // ifClosed is whileClosed for a function that may as well use an open workspace:
 // it does not close one.
 func (h *hub) ifClosed(at place, run func() error) (ran bool, err error) {
-	h.removeMoved(at)
+	h.removeUnusable(at)
 	h.mu.Lock()
 	open := h.open[at.root] != nil
 	h.mu.Unlock()
@@ -293,27 +294,27 @@ func (h *hub) ifClosed(at place, run func() error) (ran bool, err error) {
 	return h.whileClosed(at, run)
 }
 
-// removeAllMoved is removeMoved for all open workspaces: the store of one that was moved
+// removeAllUnusable is removeUnusable for all open workspaces: the store of one that was moved
 // can be the one that is to be opened. It reports whether it closed any.
-func (h *hub) removeAllMoved() (any bool) {
+func (h *hub) removeAllUnusable() (any bool) {
 	h.mu.Lock()
 	all := slices.Collect(maps.Values(h.open))
 	h.mu.Unlock()
 	for _, o := range all {
-		any = h.removeMoved(place{o.root, o.data}) || any
+		any = h.removeUnusable(place{o.root, o.data}) || any
 	}
 	return any
 }
 
-// removeMoved closes an open workspace whose directory or store was removed or replaced since it
-// was opened, and waits up to closePatience until it is closed. The next request opens what is at
-// the place now. The requests of the old workspace fail with store/io. It reports whether it closed
-// one.
-func (h *hub) removeMoved(at place) bool {
+// removeUnusable closes an open workspace whose directory or store was removed or replaced since it
+// was opened, or whose index lacks the end of the log, and waits up to closePatience until it is
+// closed. The next request opens what is at the place now. The requests of the old workspace fail
+// with store/io. It reports whether it closed one.
+func (h *hub) removeUnusable(at place) bool {
 	h.mu.Lock()
 	o := h.open[at.root]
 	h.mu.Unlock()
-	if o == nil || o.inPlace(at) {
+	if o == nil || o.usable(at) {
 		return false
 	}
 	h.mu.Lock()
@@ -326,7 +327,7 @@ func (h *hub) removeMoved(at place) bool {
 	if !found {
 		return false
 	}
-	h.log.Warn("the directory or its store was removed or replaced: the next request opens what is there",
+	h.log.Warn("the store was removed or replaced, or its index could not be written: the next request opens what is there",
 		"workspace", at.root)
 	sealed := make(chan struct{})
 	go func() {
@@ -355,13 +356,33 @@ func (h *hub) enter(at place) (o *opened, first bool, err error) {
 		o, first = &opened{root: at.root, data: at.data, ready: make(chan struct{})}, true
 		h.open[at.root] = o
 	}
-	if o.users >= maxConcurrent {
-		return nil, false, contract.Errorf("runtime/overloaded", "the workspace serves %d requests, which is the limit",
-			maxConcurrent).
-			WithOp("workspace", at.root).WithDetail("limit", edn.K("concurrent-requests")).WithDetail("max", edn.Int(maxConcurrent))
+	if o.users-o.watches >= maxConcurrent {
+		return nil, false, o.overloaded("requests", "concurrent-requests", maxConcurrent)
 	}
 	o.users++
 	return o, first, nil
+}
+
+// enterWatch makes a user of a workspace a watch, which no longer counts as one of the concurrent
+// requests: it lasts, and mostly waits. The caller must call leave before the user leaves.
+func (h *hub) enterWatch(o *opened) (leave func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.watches >= maxWatches {
+		return nil, o.overloaded("watches", "watches", maxWatches)
+	}
+	o.watches++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		o.watches--
+	}, nil
+}
+
+// overloaded is the error of a workspace that has reached a limit.
+func (o *opened) overloaded(what, limit string, most int64) error {
+	return contract.Errorf("runtime/overloaded", "the workspace serves %d %s, which is the limit", most, what).
+		WithOp("workspace", o.root).WithDetail("limit", edn.K(limit)).WithDetail("max", edn.Int(most))
 }
 
 // leave ends the use of a workspace.
@@ -421,7 +442,7 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 		return h.notFound(at)
 	}
 	o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
-	if errors.Is(err, contract.OfType("store/locked")) && h.removeAllMoved() {
+	if errors.Is(err, contract.OfType("store/locked")) && h.removeAllUnusable() {
 		o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
 	}
 	if err != nil {
@@ -442,7 +463,7 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 func (h *hub) derive(o *opened) {
 	o.engine = derive.New(derive.Options{
 		Store:    o.ws.Store,
-		Read:     o.readFile,
+		Open:     o.openFile,
 		Agents:   func() *agent.Set { return h.agents },
 		Settings: func() derive.Settings { return h.derivation },
 		Invoke:   h.invoke,
@@ -491,12 +512,12 @@ func (h *hub) sweepUntil(ctx context.Context) {
 	}
 }
 
-// sweep closes the workspaces without users for at least a duration, or whose directory or store
-// is gone. A request that comes meanwhile waits and opens its workspace again.
+// sweep closes the workspaces without users for at least a duration, or which are not
+// usable. A request that comes meanwhile waits and opens its workspace again.
 func (h *hub) sweep(after time.Duration) {
 	for _, o := range h.idle() {
 		at := place{o.root, o.data}
-		if h.now().Sub(o.since) >= after || !o.opened.inPlace(at) {
+		if h.now().Sub(o.since) >= after || !o.opened.usable(at) {
 			h.release(at)
 		}
 	}

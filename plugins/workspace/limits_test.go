@@ -208,46 +208,89 @@ func TestOpenerCreatesNothing(t *testing.T) {
 	require.NoError(t, h.close(t.Context()))
 }
 
-// WS-230: a workspace answers 64 requests at a time; the next one is refused and
-// can be made again when one of them has ended.
-func TestConcurrentRequests(t *testing.T) {
+// WS-046, WS-230: watches do not take the places of requests, however many there are.
+func TestWatchesAreNoRequests(t *testing.T) {
 	b := scannedBench(t, fourFiles)
-	ready := make(chan struct{}, maxConcurrent)
-	ended := make(chan struct{}, maxConcurrent)
-	var cancels []context.CancelFunc
-	for range maxConcurrent {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancels = append(cancels, cancel)
+	const watches = maxConcurrent + 6
+	ready, ended := make(chan struct{}, watches), make(chan error, watches)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range watches {
 		go func() {
-			_, _ = b.p.Do(ctx, callOf("workspace/watch", `{:workspace "`+b.root+`"}`, func(e wire.Event) {
+			_, err := b.p.Do(ctx, callOf("workspace/watch", `{:workspace "`+b.root+`"}`, func(e wire.Event) {
 				if e.Kind == wire.Delta && e.Value.Key("event").String() == ":ready" {
 					ready <- struct{}{}
 				}
 			}))
-			ended <- struct{}{}
+			ended <- err
 		}()
 	}
-	for range maxConcurrent {
+	for range watches {
 		select {
 		case <-ready:
+		case err := <-ended:
+			require.NoError(t, err)
 		case <-time.After(eventually):
-			require.Fail(t, "not all of them are answered")
+			require.Fail(t, "not all of them begin")
 		}
 	}
-	err := b.failure("runtime/overloaded", "workspace/status", `{}`)
-	assert.True(t, err.Retryable)
-	assert.Equal(t, ":concurrent-requests 64", err.Details.Key("limit").String()+" "+err.Details.Key("max").String())
-	cancels[0]()
-	require.Eventually(t, func() bool {
-		_, err := b.try("workspace/status", `{}`)
-		return err == nil
-	}, eventually, 10*time.Millisecond)
-	for _, cancel := range cancels {
-		cancel()
-	}
-	for range maxConcurrent {
+	b.call("workspace/status", `{}`)
+	b.call("context/put-frame", putNote)
+	cancel()
+	for range watches {
 		<-ended
 	}
+}
+
+// WS-230: a workspace answers 64 requests at a time, and has 1,024 watches beside them; the next
+// one is refused, names the limit, and can be made again when one of them has ended.
+func TestConcurrentRequests(t *testing.T) {
+	root := t.TempDir()
+	cfg := defaults
+	cfg.AllowedRoots = []string{root}
+	agents, err := agent.New(nil, anyModel)
+	require.NoError(t, err)
+	h := newHub(t.Context(), cfg, agents, nil, time.Now, sdk.Logger(t.Context()))
+	refused := func(err error, limit string) {
+		t.Helper()
+		require.ErrorIs(t, err, contract.OfType("runtime/overloaded"))
+		e := contract.AsError(err)
+		assert.True(t, e.Retryable)
+		assert.Equal(t, limit, e.Details.Key("limit").String()+" "+e.Details.Key("max").String())
+	}
+	enter := func() (*opened, func()) {
+		o, leave, err := h.acquire(t.Context(), root, creating, "b3")
+		require.NoError(t, err)
+		return o, leave
+	}
+	var watches []func()
+	for range maxWatches {
+		o, leave := enter()
+		stop, err := h.enterWatch(o)
+		require.NoError(t, err)
+		watches = append(watches, stop, leave)
+	}
+	var requests []func()
+	for range maxConcurrent {
+		o, leave := enter()
+		_, err := h.enterWatch(o)
+		refused(err, ":watches 1024")
+		requests = append(requests, leave)
+	}
+	_, _, err = h.acquire(t.Context(), root, existing, "b3")
+	refused(err, ":concurrent-requests 64")
+	requests[0]()
+	o, leave := enter()
+	watches[0]()
+	watches[1]()
+	_, err = h.enterWatch(o)
+	require.NoError(t, err, "its place is free")
+	watches[0], watches[1], requests[0] = func() {}, func() {}, leave
+	for _, leave := range append(watches, requests...) {
+		leave()
+	}
+	assert.Len(t, h.idle(), 1)
+	require.NoError(t, h.close(t.Context()))
 }
 
 // Texts and files that are larger than a message of the wire arrive whole.

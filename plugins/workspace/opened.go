@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,24 +32,24 @@ type opened struct {
 	watchers int            // requests that use watch
 
 	// Guarded by the mutex of the hub.
-	users int
-	idle  time.Time // since when there are no users
+	users   int
+	watches int       // users that watch
+	idle    time.Time // since when there are no users
 }
 
-// inPlace reports whether the workspace is the one that is at a place now. It returns true for one
-// that is still being opened or could not be opened.
-func (o *opened) inPlace(at place) bool {
+// usable reports whether the workspace is the one that is at a place now, and its index can be
+// updated. It returns true for one that is still being opened or could not be opened.
+func (o *opened) usable(at place) bool {
 	select {
 	case <-o.ready:
 	default:
 		return true
 	}
-	return o.err != nil || o.data == at.data && o.ws.InPlace()
+	return o.err != nil || o.data == at.data && o.ws.InPlace() && !o.ws.Store.Behind()
 }
 
-// readFile returns the bytes of a file of the workspace, at most limit+1 of them. It follows no
-// link out of the directory.
-func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
+// openFile opens a file of the workspace. It follows no link out of the directory.
+func (o *opened) openFile(path string) (io.ReadCloser, error) {
 	root, err := os.OpenRoot(o.root)
 	if e := scan.TooManyFiles("read", store.Shown(path), err); e != nil {
 		return nil, e
@@ -73,8 +72,7 @@ func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, 
 	if err != nil {
 		return nil, scan.WithoutPath(err)
 	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, limit+1))
+	return f, nil
 }
 
 // watcher returns the watcher of the workspace, and a function that the caller must call once it is

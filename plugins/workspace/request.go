@@ -172,8 +172,14 @@ func (r *request) open(ctx context.Context) (release func(), err error) {
 	}
 	var o *opened
 	if r.reads() {
-		if o, release, err = r.hub.acquire(ctx, r.common.Workspace, r.opens(), scheme); errors.Is(err, contract.OfType("store/locked")) {
+		o, release, err = r.hub.acquire(ctx, r.common.Workspace, r.opens(), scheme)
+		switch {
+		case errors.Is(err, contract.OfType("store/locked")):
 			o, release, err = r.hub.follow(ctx, r.common.Workspace)
+		case errors.Is(err, contract.OfType("store/io")): // such as a full disk; reads go on (WS-047)
+			if f, leave, failed := r.hub.follow(ctx, r.common.Workspace); failed == nil {
+				o, release, err = f, leave, nil
+			}
 		}
 	} else {
 		o, release, err = r.hub.acquirePatient(ctx, r.common.Workspace, r.opens(), scheme)

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -69,4 +73,58 @@ func TestStoresThatStayOpen(t *testing.T) {
 	h.sweep(time.Hour * 24)
 	assert.Equal(t, []string{"0", "7"}, open(), "one with an unfinished upload stays open")
 	assert.Positive(t, storeLimit())
+}
+
+// WS-042, WS-046, WS-047: a store whose index could not be written is opened again by the next
+// request, although others use it; a store that cannot be opened for writing can be read.
+func TestStoreIsOpenedAgainAfterFailure(t *testing.T) {
+	root := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(root, "top.txt"), []byte("x"), 0o600))
+	cfg := defaults
+	cfg.AllowedRoots, cfg.DefaultAgent = []string{root}, "synthesis"
+	s := newServer()
+	require.NoError(t, s.start(t.Context(), cfg))
+	t.Cleanup(func() { assert.NoError(t, s.close(context.Background())) })
+	h := s.run.Load().hub
+	call := func(intent, input string) error {
+		_, err := s.serve(t.Context(), s.table[intent], edn.MustRead(input), nil)
+		return err
+	}
+	require.NoError(t, call("workspace/scan", `{}`))
+	require.NoError(t, call("context/put-frame", putNote))
+	at, err := h.locate("")
+	require.NoError(t, err)
+	h.release(at)
+
+	options := h.options(at, "")
+	options.Store.Faults.Before = func(op string) error {
+		if op == "index/commit" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	o := &opened{root: at.root, data: at.data, ready: make(chan struct{})}
+	o.ws, err = core.Open(t.Context(), at.root, options)
+	require.NoError(t, err)
+	h.derive(o)
+	close(o.ready)
+	h.open[at.root] = o
+	_, leave, err := h.acquire(t.Context(), "", existing, "") // such as a watch
+	require.NoError(t, err)
+	defer leave()
+	_, err = o.ws.Store.Compact(t.Context(), "x", store.Compaction{Keep: 1})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	_, err = o.ws.Store.Update(t.Context(), "x", nil)
+	require.ErrorIs(t, err, contract.OfType("store/read-only"))
+	require.NoError(t, call("context/put-frame", `{:path "top.txt" :frame/type "note" :content "after"}`))
+	require.NoError(t, call("workspace/validate", `{}`))
+
+	h.release(at)
+	seal := filepath.Join(at.data, "seal")
+	require.NoError(t, os.Remove(seal))
+	require.NoError(t, os.MkdirAll(filepath.Join(seal, "x"), 0o700)) // cannot be removed: no store is opened for writing
+	require.NoError(t, call("context/get-head", `{:path "top.txt" :frame/type "note"}`))
+	require.ErrorIs(t, call("context/put-frame", putNote), contract.OfType("store/io"))
+	require.NoError(t, os.RemoveAll(seal))
+	require.NoError(t, call("context/put-frame", putNote))
 }

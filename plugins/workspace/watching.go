@@ -42,6 +42,11 @@ func watchTree(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	leave, err := r.hub.enterWatch(r.opened)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer leave()
 	w, done, err := r.watcherOf()
 	if err != nil {
 		return edn.Nil(), err

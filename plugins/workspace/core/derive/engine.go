@@ -2,7 +2,7 @@ package derive
 
 import (
 	"cmp"
-	"context"
+	"io"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
@@ -22,9 +22,10 @@ const (
 	MaxTransaction = 10_000
 	// MaxPlanTargets is the largest number of targets of plan mode.
 	MaxPlanTargets = 300
-	// MaxSource is the largest file that is read to describe it.
+	// MaxSource is the largest file that is read into memory to describe it.
 	MaxSource = 16 << 20
 
+	maxHead            = 64 << 10 // bytes that describe a larger file
 	defaultInput       = 256 << 10
 	defaultConcurrency = 3
 	maxAttempts        = 3
@@ -33,9 +34,9 @@ const (
 // Options configure an Engine.
 type Options struct {
 	Store *store.Store
-	// Read returns the bytes of a file of the workspace, at most limit+1 of them. The engine
-	// compares their content id with that of the tree.
-	Read func(ctx context.Context, path string, limit int64) ([]byte, error)
+	// Open opens a file of the workspace. The engine compares the content id of its bytes with
+	// that of the tree.
+	Open func(path string) (io.ReadCloser, error)
 	// Agents and Settings return the configuration in force. They are called
 	// for every request, so a reload takes effect at once.
 	Agents   func() *agent.Set

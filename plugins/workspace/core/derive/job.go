@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -145,8 +146,10 @@ func lookFile(j *job) error {
 		return contract.Errorf("input/invalid", "the producer %s requires a file, found the kind %s", j.producer,
 			j.now.Mode.Kind()).WithOp("derive", store.Shown(j.item.Path))
 	}
-	if err := j.fits(MaxSource); err != nil {
-		return err
+	if x, _ := extract.Get(j.producer); x.Whole {
+		if err := j.fits(MaxSource); err != nil {
+			return err
+		}
 	}
 	j.inputs = []store.Input{
 		{Kind: id.InputNode, ID: j.now.Node},
@@ -308,7 +311,7 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
-	text, err := x.Run(extract.File{Path: j.item.Path, Exec: j.now.Mode == id.Exec, Data: data})
+	text, err := x.Run(extract.File{Path: j.item.Path, Exec: j.now.Mode == id.Exec, Size: j.now.Size, Data: data})
 	if err != nil {
 		return err
 	}
@@ -316,13 +319,14 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 	return nil
 }
 
-// source reads a file. If the file is not the one of the tree, the error is frame/basis-mismatch.
+// source reads a file, but of one that is larger than MaxSource it returns the first maxHead bytes.
+// If the file is not the one of the tree, the error is frame/basis-mismatch.
 func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]byte, error) {
 	changed := func(how string) error {
 		return contract.Errorf("frame/basis-mismatch", "the file %s since the last scan", how).
 			WithOp("read", store.Shown(path)).WithHint("scan again")
 	}
-	data, err := e.o.Read(ctx, path, MaxSource)
+	data, content, err := e.read(ctx, path, now.Size)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, changed("was removed")
 	}
@@ -332,10 +336,32 @@ func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]
 	if err != nil {
 		return nil, contract.Errorf("scan/unreadable", "%w", err).WithOp("read", store.Shown(path))
 	}
-	if e.o.Store.Scheme.Bytes(data) != now.Content {
+	if content != now.Content {
 		return nil, changed("changed")
 	}
 	return data, nil
+}
+
+// read returns what source does, and the content id of the whole file, which should have a size.
+func (e *Engine) read(ctx context.Context, path string, size int64) (data []byte, content id.ID, err error) {
+	f, err := e.o.Open(path)
+	if err != nil {
+		return nil, id.ID{}, err
+	}
+	defer func() { _ = f.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = f.Close() })()
+	all := io.LimitReader(f, size+1) // one that has grown has another id
+	if size <= MaxSource {
+		data, err = io.ReadAll(all)
+		return data, e.o.Store.Scheme.Bytes(data), err
+	}
+	blob := e.o.Store.Scheme.NewBlob()
+	blob.Reset(size)
+	data, err = io.ReadAll(io.TeeReader(io.LimitReader(all, maxHead), blob))
+	if err == nil {
+		_, err = io.Copy(blob, all)
+	}
+	return data, blob.ID(), err
 }
 
 func (e *Engine) combine(ctx context.Context, j *job) error {

@@ -2,7 +2,9 @@ package derive
 
 import (
 	"context"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,8 +52,8 @@ var killTable = map[string]func(*Engine) error{
 func killEngine(s *store.Store) *Engine {
 	return New(Options{
 		Store: s,
-		Read: func(_ context.Context, path string, _ int64) ([]byte, error) {
-			return []byte(killFiles(true)[path]), nil
+		Open: func(path string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(killFiles(true)[path])), nil
 		},
 		Agents: func() *agent.Set {
 			set, err := agent.New(nil, nil)

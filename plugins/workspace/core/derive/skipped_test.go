@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -50,10 +51,12 @@ func TestReusedFramesHaveNoReason(t *testing.T) {
 	}
 }
 
-// WS-140, WS-145: a file that is too large for its producer, such as a program that was
-// built into the tree, is skipped with the reason, and everything else is made.
-func TestLargeFilesAreSkippedInBatches(t *testing.T) {
-	w := newWorld(t, map[string]string{"bin/tool": strings.Repeat("x", MaxSource+1), "d/a": "1", "b": "2"})
+// WS-140, WS-145, WS-230: a file of any size gets facts, with the size of the whole file. One that is
+// too large for its producer, such as a program that was built into the tree, is skipped with the
+// reason, and everything else is made.
+func TestLargeFiles(t *testing.T) {
+	text, binary := strings.Repeat("x", MaxSource+1), "\x7fELF\x00"+strings.Repeat("x", MaxSource)
+	w := newWorld(t, map[string]string{"bin/tool": text, "bin/elf": binary, "d/a": "1", "b": "2"})
 	all := func(r *GenerateRequest) { r.Model, r.Targets, r.Recursive = "", []Target{{}}, true }
 	skipped := func(out *GenerateResult) (list []string) {
 		for _, i := range out.Items {
@@ -65,10 +68,34 @@ func TestLargeFilesAreSkippedInBatches(t *testing.T) {
 	}
 	out, err := w.generate(all)
 	require.NoError(t, err)
-	assert.Equal(t, Counts{File: 2, Directory: 3, Skipped: 1}, out.Counts)
-	assert.Equal(t, []string{"bin/tool: the file has 16777217 bytes, more than 16777216"}, skipped(out))
-	_, err = w.generate(on("bin/tool"), func(r *GenerateRequest) { r.Model = "" })
-	typed(t, err, "generate/too-large")
+	assert.Equal(t, Counts{File: 4, Directory: 3}, out.Counts)
+	head := func(path string) string {
+		text, state := w.text(path, out.Items[0].Type)
+		assert.Equal(t, string(store.Fresh), state)
+		return text
+	}
+	assert.Equal(t, "Text, 16777217 bytes.\n", head("bin/tool"))
+	assert.Equal(t, "ELF program or library, 16777221 bytes.\n", head("bin/elf"))
+	one := func(producer string) func(*GenerateRequest) {
+		return func(r *GenerateRequest) { r.Model, r.Type, r.Producer = "", "one", producer }
+	}
+	_, err = w.generate(on("bin/tool"), one(extract.Facts))
+	require.NoError(t, err)
+	for _, producer := range []string{extract.Text, extract.GoOutline} {
+		_, err = w.generate(on("bin/tool"), one(producer))
+		typed(t, err, "generate/too-large")
+	}
+	out, err = w.generate(all, func(r *GenerateRequest) { r.Type, r.Producer = "text", extract.Text })
+	require.NoError(t, err)
+	assert.Subset(t, skipped(out), []string{"bin/tool: the file has 16777217 bytes, more than 16777216"})
+
+	// Bytes behind those that are described belong to the file too.
+	w.mu.Lock()
+	w.files["bin/tool"] = text[1:] + "y"
+	w.mu.Unlock()
+	_, err = w.generate(on("bin/tool"), one(extract.Facts), func(r *GenerateRequest) { r.Force = true })
+	typed(t, err, "frame/basis-mismatch")
+	w.scan(map[string]string{"bin/tool": text, "d/a": "1", "b": "2"})
 
 	w.settings.MaxInput = 300
 	w.edit("d/big", strings.Repeat("x", 301))

@@ -2,6 +2,7 @@ package derive
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"maps"
 	"strings"
@@ -64,7 +65,7 @@ func newWorld(t testing.TB, files map[string]string, change ...func(*world, *Opt
 	}
 	o := Options{
 		Store: s,
-		Read: func(_ context.Context, path string, _ int64) ([]byte, error) {
+		Open: func(path string) (io.ReadCloser, error) {
 			w.reads.Add(1)
 			if w.onRead != nil {
 				w.onRead(path)
@@ -78,7 +79,7 @@ func newWorld(t testing.TB, files map[string]string, change ...func(*world, *Opt
 			if !ok {
 				return nil, fs.ErrNotExist
 			}
-			return []byte(text), nil
+			return io.NopCloser(strings.NewReader(text)), nil
 		},
 		Agents: func() *agent.Set {
 			set, err := agent.New(w.agents, func(string) bool { return true })

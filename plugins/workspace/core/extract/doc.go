@@ -1,6 +1,7 @@
 // Package extract describes files without a model.
 //
-//	extract/facts       size, kind of data, encoding, lines; any file
+//	extract/facts       size, kind of data, encoding, lines; any file, of a large one
+//	                    only size and kind
 //	extract/text        language, title or headings, opening comment, open tasks; text
 //	extract/go-outline  package and exported names with the first sentence of their
 //	                    documentation; Go source that parses

@@ -14,12 +14,21 @@ type File struct {
 	Path string // in the workspace
 	Exec bool
 	Data []byte
+	// Size is the number of bytes of the file if Data has only the first ones of a large file.
+	Size int64
 }
+
+// size returns the number of bytes of the file.
+func (f File) size() int { return max(int(f.Size), len(f.Data)) }
+
+// partial reports whether the file has more bytes than Data.
+func (f File) partial() bool { return f.size() > len(f.Data) }
 
 // Extractor describes one kind of files.
 type Extractor struct {
 	Name    string // such as extract/text
 	Version int
+	Whole   bool // Run requires all bytes of the file
 	Run     func(f File) (string, error)
 }
 
@@ -36,8 +45,8 @@ func All() []Extractor {
 	return []Extractor{
 		{Name: Auto, Version: 2, Run: auto},
 		{Name: Facts, Version: 1, Run: facts},
-		{Name: GoOutline, Version: 1, Run: goOutline},
-		{Name: Text, Version: 2, Run: text},
+		{Name: GoOutline, Version: 1, Whole: true, Run: goOutline},
+		{Name: Text, Version: 2, Whole: true, Run: text},
 	}
 }
 
@@ -52,10 +61,10 @@ func Get(name string) (Extractor, bool) {
 }
 
 // Choose returns the name of the most specific extractor for a file: go-outline
-// for Go source that parses, facts for an empty or binary file, else text.
+// for Go source that parses, facts for an empty, binary or partial file, else text.
 func Choose(f File) string {
 	switch {
-	case len(f.Data) == 0 || Binary(f.Data):
+	case len(f.Data) == 0 || f.partial() || Binary(f.Data):
 		return Facts
 	case path.Ext(f.Path) == ".go" && parses(f):
 		return GoOutline

@@ -194,3 +194,17 @@ func TestOwnFiles(t *testing.T) {
 		assert.Regexp(t, `^Go (package|tests of package) extract, \d+ lines, \d+ exported names?: .`, line, p)
 	}
 }
+
+// WS-140: of a large file, the first bytes and the size are enough for facts.
+func TestPartialFiles(t *testing.T) {
+	for _, c := range []struct{ path, start, want string }{
+		{"a.csv", "a,b\n", "CSV, 20000000 bytes.\n"},
+		{"a", "PK\x03\x04\x00", "ZIP archive, 20000000 bytes.\n"},
+		{"a.go", "package a\n", "Go, 20000000 bytes.\n"},
+	} {
+		f := File{Path: c.path, Data: []byte(c.start), Size: 20_000_000}
+		assert.Equal(t, Facts, Choose(f), c.path)
+		assert.Equal(t, c.want, run(t, Facts, f))
+		assert.Equal(t, c.want, run(t, Auto, f))
+	}
+}

@@ -54,6 +54,8 @@ func facts(f File) (string, error) {
 		b.WriteString("Empty file.\n")
 	case Binary(f.Data):
 		binaryFacts(&b, f)
+	case f.partial():
+		fmt.Fprintf(&b, "%s, %s.\n", languageOf(f), plural(f.size(), "byte"))
 	default:
 		textFacts(&b, f)
 	}
@@ -65,7 +67,7 @@ func facts(f File) (string, error) {
 
 func binaryFacts(b *strings.Builder, f File) {
 	kind := kindOfData(f.Data)
-	size := fmt.Sprintf("%s, %s", kind, plural(len(f.Data), "byte"))
+	size := fmt.Sprintf("%s, %s", kind, plural(f.size(), "byte"))
 	if c, _, err := image.DecodeConfig(bytes.NewReader(f.Data)); err == nil {
 		size += fmt.Sprintf(", %d x %d pixels", c.Width, c.Height)
 	}

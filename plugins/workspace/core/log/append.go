@@ -87,6 +87,22 @@ func (l *Log) Append(drafts ...Draft) ([]Transaction, error) {
 	return done, nil
 }
 
+// Revert removes the transactions after end, which an earlier call of End returned. No Rewrite may
+// have happened since. If it fails, it is unknown which of them are in the log, and the log rejects
+// further writes.
+func (l *Log) Revert(end Checkpoint) error {
+	if l.failed != nil {
+		return l.failed
+	}
+	err := l.file.Close()
+	l.file, l.end = nil, end
+	if err = errors.Join(err, l.cut()); err == nil {
+		err = l.openLast()
+	}
+	l.failed = err
+	return err
+}
+
 // undo cuts off the bytes of a failed write and returns the error of Append. If that fails, the log
 // is read-only from then on.
 func (l *Log) undo(w *writer, cause error) error {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"time"
@@ -135,7 +134,7 @@ func (s *Store) compact(ctx context.Context, actor string, c Compaction) (out *C
 		return s.index.exec(background, "COMMIT")
 	})
 	if err != nil {
-		s.log.Fail(fmt.Errorf("the index was not changed to the compacted log: %w", err))
+		s.failBehind(err)
 		return nil, err
 	}
 	s.news.publish(out.Seq)

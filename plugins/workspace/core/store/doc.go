@@ -17,7 +17,8 @@
 //
 // [Store.Update] runs a function with a [Tx]. One goroutine runs these functions, one after the
 // other; those that wait are written to the log as one batch with one fsync. Only then is the index
-// committed, so a reader never sees what is not durable. A function that fails leaves no trace.
+// committed, so a reader never sees what is not durable. A function that fails leaves no trace. Nor
+// does a batch that the disk has no space for: if the index lacks it, the log is cut back.
 //
 // # Reading
 //
@@ -72,5 +73,5 @@
 // seq/compacted, input/invalid, limit/exceeded; those of paths and frames: frame/*, head/conflict,
 // node/*, path/invalid, path/not-in-tree; those of exports: import/invalid, import/conflict; and
 // canceled or timeout/hard if the context ends. After a failed fsync the store rejects writes until
-// it is opened again.
+// it is opened again, and so it does while [Store.Behind] is true.
 package store

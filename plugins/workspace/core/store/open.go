@@ -49,6 +49,7 @@ type Store struct {
 	log     *log.Log
 	index   *index
 	damage  *log.Damage
+	behind  atomic.Bool // see Behind
 	// tree is the tree of the last transaction that put one, nil if it was not read yet. Only the
 	// writer uses it.
 	tree *tree.Tree
@@ -268,7 +269,7 @@ func (s *Store) openDerived(ctx context.Context) (known uint64, from log.Checkpo
 		return known, from, s.rebuild(ctx, "it was missing")
 	}
 	s.index, err = openIndex(ctx, path, s.Identity, s.Scheme)
-	if errors.Is(err, errIndex) {
+	if errors.Is(err, errIndex) && !cannotGrow(err) {
 		return known, from, s.rebuild(ctx, err.Error())
 	}
 	if err != nil {

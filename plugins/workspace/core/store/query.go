@@ -78,6 +78,19 @@ func scanText[T string | []byte](rows *sql.Rows, x *T) error {
 	return err
 }
 
+// isFull reports whether SQLite could not write because the disk is full. A transaction whose commit
+// failed so is not in the index: its last page was not written.
+func isFull(err error) bool {
+	var in *sqlite.Error
+	return errors.As(err, &in) && in.Code()&0xff == sqlite3.SQLITE_FULL
+}
+
+// cannotGrow reports whether a file of the index cannot be extended: the disk is full.
+func cannotGrow(err error) bool {
+	var in *sqlite.Error
+	return isFull(err) || errors.As(err, &in) && in.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
+}
+
 // isOpen reports whether a prepared query failed because its rows are still open.
 func isOpen(err error) bool {
 	var in *sqlite.Error

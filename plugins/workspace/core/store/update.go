@@ -180,30 +180,35 @@ func (s *Store) more() bool {
 // commit writes a batch: all records, one fsync, then the index.
 func (s *Store) commit(batch []*request) {
 	ctx := context.Background()
-	fail := func(rs []*request, err error) {
-		for _, r := range rs {
+	fail := func(err error) {
+		for _, r := range batch {
 			if r.err == nil {
 				r.seq, r.err = 0, asStoreError("commit", err)
 			}
 		}
 	}
 	if err := s.writable(); err != nil {
-		fail(batch, err)
+		fail(err)
 		return
 	}
 	if err := s.index.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		fail(batch, err)
+		fail(err)
 		return
 	}
 	end, before := s.log.End(), s.tree
 	s.drafts, s.cursor, s.index.batch = map[id.ID][]byte{}, s.log.Cursor(), batchCache{}
 	var drafts []log.Draft
-	var written []*request
+	var lost error
 	for _, r := range batch {
 		if !r.taken.CompareAndSwap(false, true) {
 			continue // its caller gave up
 		}
-		draft, err := s.draft(r, end.Seq+uint64(len(drafts))+1, end.Seq+1, len(batch) > 1)
+		var draft log.Draft
+		var err error
+		draft, err, lost = s.draft(r, end.Seq+uint64(len(drafts))+1, end.Seq+1, len(batch) > 1)
+		if lost != nil {
+			break
+		}
 		if err != nil {
 			if r.err = err; errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 				r.err = contract.AsError(err)
@@ -211,16 +216,18 @@ func (s *Store) commit(batch []*request) {
 			continue
 		}
 		r.seq = end.Seq + uint64(len(drafts))
-		written = append(written, r)
 		if len(draft.Records) > 0 {
 			r.seq++
 			drafts = append(drafts, draft)
 		}
 	}
-	if err := s.append(ctx, end, drafts); err != nil {
+	if lost == nil {
+		lost = s.append(ctx, end, drafts)
+	}
+	if lost != nil {
 		s.tree, s.index.sets = before, frameSets{}
 		_ = s.index.exec(ctx, "ROLLBACK")
-		fail(written, err)
+		fail(lost)
 		return
 	}
 	if len(drafts) > 0 {
@@ -246,18 +253,19 @@ func readOnly(dir string, err error) error {
 
 // draft runs the function of a request, which a failure undoes: within a savepoint of
 // the index if other requests are in the transaction of the index. batch is the number of
-// the first transaction of the batch.
-func (s *Store) draft(r *request, seq, batch uint64, shared bool) (d log.Draft, err error) {
+// the first transaction of the batch. lost means that the transaction of the index has ended, with
+// the rows of all requests: SQLite rolls it back if the disk is full while it spills its cache.
+func (s *Store) draft(r *request, seq, batch uint64, shared bool) (d log.Draft, err, lost error) {
 	ctx := context.Background()
 	live, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.abandon, func() { cancel(context.Cause(s.abandon)) })()
 	if err := live.Err(); err != nil {
-		return d, context.Cause(live)
+		return d, context.Cause(live), nil
 	}
 	if shared {
 		if err := s.index.exec(ctx, "SAVEPOINT request"); err != nil {
-			return d, err
+			return d, err, err
 		}
 	}
 	cache := &readCache{anyMarks: &s.index.marks, anyGone: &s.index.gone}
@@ -278,15 +286,19 @@ func (s *Store) draft(r *request, seq, batch uint64, shared bool) (d log.Draft, 
 	if err != nil {
 		s.tree, s.cursor, s.index.batch = before, cursor, batchCache{}
 		clear(s.index.sets.changed)
+		undo := []string{"ROLLBACK", "BEGIN IMMEDIATE"}
 		if shared {
-			return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
+			undo = []string{"ROLLBACK TO request", "RELEASE request"}
 		}
-		return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK", "BEGIN IMMEDIATE"))
+		if s.index.exec(ctx, undo...) != nil {
+			lost = err
+		}
+		return d, err, lost
 	}
 	if shared {
-		err = s.index.exec(ctx, "RELEASE request")
+		lost = s.index.exec(ctx, "RELEASE request")
 	}
-	return d, err
+	return d, lost, lost
 }
 
 // run calls a function and makes a panic an error: one request must not end the
@@ -312,6 +324,7 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 	if err != nil {
 		return err
 	}
+	uncertain := false
 	err = s.fault(opIndex, func() error {
 		if found := s.log.Cursor(); found != s.cursor {
 			return fmt.Errorf("the log ends at %v, the index expects %v", found, s.cursor)
@@ -319,12 +332,27 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 		if err := s.index.mark(ctx, s.log.End()); err != nil {
 			return err
 		}
-		return s.index.exec(ctx, "COMMIT")
+		err := s.index.exec(ctx, "COMMIT")
+		uncertain = err != nil && !isFull(err)
+		return err
 	})
-	if err != nil {
-		// The log has what the index lacks; the next open applies it.
-		s.log.Fail(fmt.Errorf("the index was not updated with the log after transaction %d: %w", end.Seq, err))
+	switch {
+	case err == nil:
+		return nil
+	case uncertain: // if the index has it, the log must
+		s.failBehind(err)
 		return err
 	}
-	return nil
+	return errors.Join(err, s.log.Revert(end))
 }
+
+// failBehind makes the store reject writes, because the index may lack the end of the log. The next
+// open applies it.
+func (s *Store) failBehind(err error) {
+	s.log.Fail(fmt.Errorf("the index was not updated with the log: %w", err))
+	s.behind.Store(true)
+}
+
+// Behind reports whether the index may lack the end of the log, because writing it failed. The
+// store is read-only until it is opened again.
+func (s *Store) Behind() bool { return s.behind.Load() }
