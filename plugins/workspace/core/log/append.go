@@ -96,6 +96,14 @@ func (l *Log) Revert(end Checkpoint) error {
 	}
 	err := l.file.Close()
 	l.file, l.end = nil, end
+	l.mu.Lock()
+	for n, f := range l.files {
+		if n > end.Segment { // another segment may get the number
+			err = errors.Join(err, f.Close())
+			delete(l.files, n)
+		}
+	}
+	l.mu.Unlock()
 	if err = errors.Join(err, l.cut()); err == nil {
 		err = l.openLast()
 	}
