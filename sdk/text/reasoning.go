@@ -6,7 +6,7 @@ import "strings"
 // blocks of <think>, <thinking> and <reasoning>, also nested ones. An unclosed
 // block extends to the end. A closing tag without an opening one drops the text
 // before it, because templates open the block in the prompt. Tags in code are
-// content.
+// content, and so are those in the strings of the value that the text is or begins with.
 //
 // Inside a block a closing tag always counts, because reasoning is full of
 // unclosed code; an opening tag counts there only outside of code. If this ends a
@@ -20,6 +20,7 @@ type filter struct {
 	started bool
 	outer   marks // of the output
 	before  marks // the same, before a possible tag
+	value   value // at the beginning of the output
 	inner   marks // of the block
 	inside  bool  // inside a block
 	deep    int
@@ -52,7 +53,7 @@ func (f *filter) write(piece string) (text string, void bool) {
 // plain returns the length of the prefix of s that can be output unchanged: in a
 // line of prose, the text before a possible tag, a backtick or the end of the line.
 func (f *filter) plain(s string) int {
-	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh {
+	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh || f.value.state != noValue {
 		return 0
 	}
 	for i := range len(s) {
@@ -110,12 +111,15 @@ func (f *filter) next(c byte) {
 		return
 	}
 	f.before = f.outer
-	if !f.outer.code(c) && c == '<' {
+	if !f.content(c) && c == '<' {
 		f.held = append(f.held, c)
 		return
 	}
 	f.out = append(f.out, c)
 }
+
+// content processes one byte of the output and reports whether a tag in its place is content.
+func (f *filter) content(c byte) bool { return f.value.inString(c) || f.outer.code(c) }
 
 // release outputs text that is not a tag.
 func (f *filter) release() {
@@ -125,7 +129,7 @@ func (f *filter) release() {
 		}
 	} else {
 		for _, c := range f.held[1:] {
-			f.outer.code(c)
+			f.content(c)
 		}
 		f.out = append(f.out, f.held...)
 	}
@@ -136,7 +140,7 @@ func (f *filter) tag(t tag) {
 	switch {
 	case !f.inside && t.closing:
 		f.out, f.void = f.out[:0], true
-		f.outer = newMarks()
+		f.outer, f.value = newMarks(), value{}
 	case !f.inside:
 		f.inside, f.deep, f.family = true, 1, t.family
 		f.outer, f.inner = f.before, newMarks()

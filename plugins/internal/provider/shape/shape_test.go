@@ -187,6 +187,8 @@ func TestReadWithoutReasoning(t *testing.T) {
 		},
 		{"a tag in a string", `{"kind":"a","note":"ends with </think>, begins with <think>"}`,
 			`{:kind :a :note "ends with </think>, begins with <think>"}`, ""},
+		{"a tag in a string behind reasoning", "<think>" + draft + `</think>{"kind":"a","note":"</think>"}`,
+			`{:kind :a :note "</think>"}`, ""},
 		{"a tag in a string in a fence", fence + "\n" + `{"kind":"a","note":"</think>"}` + "\n" + fence,
 			`{:kind :a :note "</think>"}`, "fenced"},
 		{"no value behind reasoning", "<think>" + draft + "</think>\nI cannot say.", "drift", ""},
