@@ -241,6 +241,34 @@ func TestTextsAreWrapped(t *testing.T) {
 	}
 }
 
+// LLM-043: a program is the whole answer or the block around it; an answer in which it is unclear is
+// repaired, and the block in it is not taken.
+func TestPrograms(t *testing.T) {
+	const readme = "# Title\n\n```sh\nmake\n```\n\nMore text.\n"
+	k := talks()["openai-chat"]
+	r := newRig(t, "openai-chat", "", "")
+	ask := func(key, said string) outcome {
+		r.server.Then(k.whole(said))
+		return r.ask(t.Context(), "code/generate", `{:task "x"}`, `{:context {:prompt {:output {:schema [:map [:`+key+` :string]]}}}}`, nil)
+	}
+	for _, key := range []string{"code", "patch"} {
+		for said, want := range map[string]string{
+			"return s.split(\"</think>\")[-1]\n": "return s.split(\"</think>\")[-1]\n",
+			"````\n" + readme + "````\n":          readme,
+		} {
+			o := ask(key, said)
+			require.Nil(t, o.err, said)
+			program, _ := o.out.Key(key).AsString()
+			assert.Equal(t, want, program)
+		}
+		o := ask(key, readme)
+		require.NotNil(t, o.err)
+		assert.Equal(t, "format/drift", o.err.Type)
+		assert.Equal(t, "repair", o.err.Class.String())
+		assert.Equal(t, edn.Text(readme).String(), o.err.Details.Key("raw").String())
+	}
+}
+
 // LLM-044: a repair replaces the previous attempt; the request does not grow.
 func TestRepair(t *testing.T) {
 	k := talks()["openai-chat"]

@@ -1,6 +1,10 @@
 package text
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // filter removes the reasoning of a model from a text that arrives in pieces:
 // blocks of <think>, <thinking> and <reasoning>, also nested ones. An unclosed
@@ -80,6 +84,65 @@ func WithoutReasoning(s string) string {
 	var f filter
 	text, _ := f.write(s)
 	return text + f.end()
+}
+
+// WithoutReasoningBefore returns a program without the reasoning before it: blocks at its beginning,
+// and the text up to a closing tag that no opening one precedes, if it is alone in its line or at the
+// end of a paragraph. Other tags are a part of the program.
+func WithoutReasoningBefore(program string) string {
+	for {
+		rest, ok := afterBlock(program)
+		if !ok {
+			break
+		}
+		program = rest
+	}
+	for {
+		at := closingLine(program)
+		if at == nil || openingTag.MatchString(program[:at[0]]) {
+			return program
+		}
+		program = program[at[1]:]
+	}
+}
+
+// closingLine returns the place of the first closing tag outside of code that ends a line of
+// reasoning; nil if there is none. An unclosed fence is not treated as code, because reasoning may
+// have opened it.
+func closingLine(s string) []int {
+	code, closed := Code(s)
+	if !closed {
+		code = code[:len(code)-1]
+	}
+	for _, at := range closingLines.FindAllStringIndex(s, -1) {
+		if !slices.ContainsFunc(code, func(c Span) bool { return c.Start < at[1] && at[0] < c.End }) {
+			return at
+		}
+	}
+	return nil
+}
+
+var (
+	closingLines = regexp.MustCompile(`(?i)(?:^|\n)[ \t]*</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n|$)|` +
+		`</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n[ \t]*\r?(?:\n|$)|$)`)
+	openingTag = regexp.MustCompile(`(?i)<(?:think|thinking|reasoning)>`)
+)
+
+// afterBlock returns the text behind the block that s begins with; ok is false if s begins with
+// something else.
+func afterBlock(s string) (rest string, ok bool) {
+	f := filter{outer: newMarks()}
+	for i := range len(s) {
+		was := f.inside
+		f.next(s[i])
+		switch {
+		case was && !f.inside:
+			return string(f.out) + string(f.held) + s[i+1:], true
+		case !f.inside && strings.TrimSpace(string(f.out)) != "", f.void:
+			return "", false
+		}
+	}
+	return "", f.inside
 }
 
 func (f *filter) next(c byte) {

@@ -92,33 +92,6 @@ func lastFence(text string) (inner, rest string, ok bool) {
 	return strings.TrimSpace(inner), rest, ok
 }
 
-// Program returns the program text of an answer: the content of its only fenced
-// block, else all of it, in both cases without reasoning. How names the place,
-// as for a value.
-func Program(answer string) (program, how string) {
-	answer = text.WithoutReasoning(answer)
-	fences := 0
-	for line := range strings.Lines(answer) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			fences++
-		}
-	}
-	if fences != 2 {
-		return strings.TrimLeft(answer, "\n"), foundJSON
-	}
-	var b strings.Builder
-	inside := false
-	for line := range strings.Lines(answer) {
-		switch {
-		case strings.HasPrefix(strings.TrimSpace(line), "```"):
-			inside = !inside
-		case inside:
-			b.WriteString(line)
-		}
-	}
-	return b.String(), foundFence
-}
-
 // maxStarts bounds the restarts of the search inside a text, so that it stays
 // linear.
 const maxStarts = 64

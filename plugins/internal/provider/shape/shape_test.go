@@ -344,17 +344,60 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// LLM-043: a program is taken out of its only fenced block.
+// LLM-043: a program is all of the answer, or the content of the block around it. A part of a program is
+// never taken for it.
 func TestProgram(t *testing.T) {
+	const unclear = "unclear"
+	const fence = "```"
+	diff := "--- a/README.md\n+++ b/README.md\n@@ -1,5 +1,5 @@\n # T\n " + fence + "sh\n-make\n+make all\n " + fence + "\n end\n"
+	docstring := "\"\"\"Use:\n" + fence + "\nexample\n" + fence + "\n\"\"\"\ndef f(): pass\n"
 	for _, tt := range []struct{ answer, program, how string }{
 		{"package a\n", "package a\n", ""},
-		{"Here it is:\n```go\npackage a\n\tx\n```\nDone.", "package a\n\tx\n", "fenced"},
-		{"<think>```\nno\n```</think>\n--- a\n+++ b\n", "--- a\n+++ b\n", ""},
-		{"```\na\n```\nand\n```\nb\n```", "```\na\n```\nand\n```\nb\n```", ""},
-		{"```\ncut", "```\ncut", ""},
 		{"", "", ""},
+		{"\n    if x:\n        y\n", "    if x:\n        y\n", ""},
+
+		// A block around the program.
+		{"Here it is:\n```go\npackage a\n\tx\n```\nDone.", "package a\n\tx\n", "fenced"},
+		{"```go\npackage a\n```\n", "package a\n", "fenced"},
+		{"```go\npackage a\n```\n\nIt is empty.\n", "package a\n", "fenced"},
+		{"```markdown\n# T\n```sh\nls\n```\nend\n```", "# T\n```sh\nls\n```\nend\n", "fenced"},
+		{"````\n# T\n```\nls\n```\nend\n````\n", "# T\n```\nls\n```\nend\n", "fenced"},
+		{"```diff\n" + diff + "```", diff, "fenced"},
+		{"Done:\n```python\n" + strings.ReplaceAll(docstring, fence, "~~~") + "```", strings.ReplaceAll(docstring, fence, "~~~"), "fenced"},
+
+		// A block in the program.
+		{docstring, docstring, ""},
+		{diff, diff, ""},
+		{"def f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n", "def f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n", ""},
+		{"s = `\n```\n", "s = `\n```\n", ""},
+
+		// A document, or a program with an explanation.
+		{"# Title\n\n```sh\nmake\n```\n\nMore text.\n", unclear, ""},
+		{"A tool.\n\nInstall it:\n```sh\nmake\n```\n", unclear, ""},
+		{"```\nbanner\n```\n\n# Title\n\nText.\n", unclear, ""},
+		{"```\na\n```\nand\n```\nb\n```", unclear, ""},
+		{"Here it is:\n\n```go\npackage a\n```\n\nUse it so:\n\n```sh\ngo run .\n```\n", unclear, ""},
+		{"Here:\n  ```python\n  a=1\n  ```\n", unclear, ""},
+		{"```\ncut", unclear, ""},
+
+		// Reasoning before it, and tags in it.
+		{"<think>```\nno\n```</think>\n--- a\n+++ b\n", "--- a\n+++ b\n", ""},
+		{"<think>a</think>\n\n<think>b</think>\nx = 1\n", "x = 1\n", ""},
+		{"<think>never closed", "", ""},
+		{"Let me think.\n```\ndraft\n</think>\n\nx = 1\n", "x = 1\n", ""},
+		{"Say so.</think>\n\nx = 1\n", "x = 1\n", ""},
+		{"<think>it ends with </think> so\n</think>\n```\nx = 1\n```\n", "x = 1\n", "fenced"},
+		{"return s.split(\"</think>\")[-1]\n\nprint(f)\n", "return s.split(\"</think>\")[-1]\n\nprint(f)\n", ""},
+		{"TAG = \"<think>\"\nEND = 1\n", "TAG = \"<think>\"\nEND = 1\n", ""},
+		{"<think>a</think>TAG = \"<think>\"\n", "TAG = \"<think>\"\n", ""},
+		{"P = ''\n<think>\n{}\n</think>\n''\n", "P = ''\n<think>\n{}\n</think>\n''\n", ""},
+		{"```\nP = ''\n</think>\n''\n```\n", "P = ''\n</think>\n''\n", "fenced"},
+		{"+// strips </think>\n+x()\n", "+// strips </think>\n+x()\n", ""},
 	} {
-		program, how := Program(tt.answer)
+		program, how, clear := Program(tt.answer)
+		if !clear {
+			program = unclear
+		}
 		assert.Equal(t, [2]string{tt.program, tt.how}, [2]string{program, how}, tt.answer)
 	}
 }
