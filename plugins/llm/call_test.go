@@ -221,6 +221,20 @@ func TestStructuredChat(t *testing.T) {
 		require.NotNil(t, o.err, said)
 		assert.Equal(t, want, o.err.Type)
 	}
+
+	// A schema of one text is requested and validated, too: its sender reads JSON.
+	const single = `{:messages [{:role :user :content "Is it?"}] :output {:schema [:map [:answer [:re "^[a-z]+$"]]]}}`
+	for said, want := range map[string]string{
+		`{"answer":"yes"}`: "", "Well, yes.": "format/drift", `{"answer":"YES 12"}`: "schema/invalid",
+	} {
+		r.server.Then(k.whole(said))
+		o = r.ask(t.Context(), "model/chat", single, "", nil)
+		assert.Equal(t, want, failureOf(o.err), said)
+		assert.Contains(t, fmt.Sprint(r.body()["response_format"]), "answer")
+		if want == "" {
+			assert.Equal(t, edn.Text(said).String(), o.out.Key("text").String())
+		}
+	}
 }
 
 // LLM-042: texts are requested as plain text and wrapped.
@@ -254,7 +268,7 @@ func TestPrograms(t *testing.T) {
 	for _, key := range []string{"code", "patch"} {
 		for said, want := range map[string]string{
 			"return s.split(\"</think>\")[-1]\n": "return s.split(\"</think>\")[-1]\n",
-			"````\n" + readme + "````\n":          readme,
+			"````\n" + readme + "````\n":         readme,
 		} {
 			o := ask(key, said)
 			require.Nil(t, o.err, said)

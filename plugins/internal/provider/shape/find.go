@@ -24,16 +24,16 @@ type found struct {
 	json  bool
 }
 
-// find finds a map or a vector: the whole answer as JSON or EDN, whose strings may contain any tag, or,
+// find finds a map or a vector, or a scalar of JSON if scalars is set: the whole answer as JSON or EDN, whose strings may contain any tag, or,
 // in the answer without reasoning, the whole text as JSON or as EDN, the last fenced block, or the
-// first object or array in the text (TXT-001, LLM-043).
+// first object or array in the text (TXT-001, LLM-043). A scalar inside of a text is not an answer.
 //
 // A closing tag that is left stands in code, which reasoning may have opened and not closed. A
 // value in front of it is not taken.
-func find(answer string) (found, bool) {
+func find(answer string, scalars bool) (found, bool) {
 	prose := text.WithoutReasoning(answer)
 	for _, whole := range slices.Compact([]string{strings.TrimSpace(answer), strings.TrimSpace(prose)}) {
-		if v, ok := readJSON(whole); ok {
+		if v, ok := readJSON(whole, scalars); ok {
 			return found{v, foundJSON, true}, true
 		}
 		if v, ok := readEDN(whole); ok {
@@ -41,7 +41,7 @@ func find(answer string) (found, bool) {
 		}
 	}
 	if inner, rest, ok := lastFence(prose); ok && !closingTag.MatchString(rest) {
-		if v, ok := readJSON(inner); ok {
+		if v, ok := readJSON(inner, scalars); ok {
 			return found{v, foundFence, true}, true
 		}
 		if v, ok := readEDN(inner); ok {
@@ -57,8 +57,8 @@ func find(answer string) (found, bool) {
 // closingTag matches the end of a block of reasoning.
 var closingTag = regexp.MustCompile(`(?i)</(?:think|thinking|reasoning)>`)
 
-func readJSON(s string) (edn.Value, bool) {
-	if s == "" || s[0] != '{' && s[0] != '[' {
+func readJSON(s string, scalars bool) (edn.Value, bool) {
+	if s == "" || s[0] != '{' && s[0] != '[' && !scalars {
 		return edn.Nil(), false
 	}
 	v, err := edn.ReadJSON([]byte(s), edn.WithLimits(edn.Wire))
@@ -107,7 +107,7 @@ func embedded(text string) (found, bool) {
 		text = text[start:]
 		n, end := balanced(text)
 		if end == closed {
-			if v, ok := readJSON(text[:n]); ok {
+			if v, ok := readJSON(text[:n], false); ok {
 				return found{v, foundInside, true}, true
 			}
 			if v, ok := readEDN(text[:n]); ok && v.IsMap() {

@@ -82,6 +82,7 @@ func TestLower(t *testing.T) {
 // LLM-040: the first available form, or exactly the required one.
 func TestAsk(t *testing.T) {
 	closed, open := made(t, `[:map [:a :int]]`), made(t, `[:map [:a :map]]`)
+	array, number := made(t, `[:vector :int]`), made(t, `[:and :int [:int {:min 1}]]`)
 	for _, tt := range []struct {
 		shape        *Shape
 		mode, preset string
@@ -98,6 +99,10 @@ func TestAsk(t *testing.T) {
 		{open, "auto", "openai", chat.JSON, true},
 		{open, "auto", "anthropic", chat.Prompt, true},
 		{open, "native", "openai", "", false},
+		{array, "auto", "openai", chat.Prompt, true},
+		{array, "json", "openai", "", false},
+		{number, "auto", "openai", chat.Prompt, true},
+		{number, "auto", "ollama", chat.Prompt, true},
 	} {
 		out, ok := tt.shape.Ask(tt.mode, preset(t, tt.preset))
 		assert.Equal(t, tt.ok, ok, "%s %s", tt.mode, tt.preset)
@@ -228,6 +233,32 @@ func TestReadArrays(t *testing.T) {
 		require.Nil(t, problem, text)
 		assert.Equal(t, `[:a :b]`, v.String(), text)
 		assert.Equal(t, how, found, text)
+	}
+}
+
+// LLM-043: a scalar is found if the schema allows one, as the whole text or in a fence.
+func TestReadScalars(t *testing.T) {
+	for _, tt := range []struct{ form, text, want string }{
+		{`:int`, `5`, `5`},
+		{`:int`, "<think>4</think>\n```json\n5\n```", `5`},
+		{`:int`, `It is 5.`, "drift"},
+		{`:int`, `five`, "drift"},
+		{`:int`, `"five"`, "invalid"},
+		{`:int`, `{"n":5}`, "invalid"},
+		{`:boolean`, ` true `, `true`},
+		{`[:enum :yes :no]`, `"yes"`, `:yes`},
+		{`:string`, `"the </think> tag"`, `"the </think> tag"`},
+		{`:string`, `plain prose`, "drift"},
+		{`[:maybe [:map [:n :int]]]`, `null`, `nil`},
+		{`[:or [:vector :int] [:ref :ferment/text]]`, `"a"`, `"a"`},
+		{`[:map [:n :int]]`, `5`, "drift"},
+	} {
+		v, _, problem := made(t, tt.form).Read(tt.text)
+		got := v.String()
+		if problem != nil {
+			got = map[bool]string{true: "invalid", false: "drift"}[problem.Parsed]
+		}
+		assert.Equal(t, tt.want, got, "%s: %s", tt.form, tt.text)
 	}
 }
 
