@@ -24,9 +24,10 @@ type found struct {
 	json  bool
 }
 
-// find finds a map or a vector, or a scalar of JSON if scalars is set: the whole answer as JSON or EDN, whose strings may contain any tag, or,
-// in the answer without reasoning, the whole text as JSON or as EDN, the last fenced block, or the
-// first object or array in the text (TXT-001, LLM-043). A scalar inside of a text is not an answer.
+// find finds a map or a vector, or a scalar of JSON if scalars is set: the whole answer as JSON or EDN,
+// whose strings may contain any tag, or, in the answer without reasoning, the whole text as JSON or as
+// EDN, the last fenced block, or the first object or array in the text (TXT-001, LLM-043). A scalar
+// inside of a text is not an answer.
 //
 // A closing tag that is left stands in code, which reasoning may have opened and not closed. A
 // value in front of it is not taken.
