@@ -423,7 +423,7 @@ prompts {
     "text/respond"      = "Answer the request. End with a whole sentence."
     "context/summarize" = "Write a summary of the text: the main point first, then what supports it, in a few sentences and not as a list. Take names and numbers over unchanged. Add nothing that the text does not say."
     "problem/solve"     = "Solve the problem. Give the result first, then the steps that lead to it. If something is missing that the result depends on, say what."
-    "code/generate"     = "Write the program that is asked for. Answer with its text alone, without an explanation before or after it."
+    "code/generate"     = "Write the program that is asked for. Answer with its text alone, without an explanation before or after it. If the text has lines of ``` itself, put all of it between lines of ````."
     "code/patch"        = "Change the files that you are shown so that the task is done, and nothing beyond it. Answer with one unified diff alone: paths from the root of the tree with a/ and b/ before them, line numbers and context exactly as in the files."
     "code/explain"      = "Explain what the code does and why, to somebody who will have to change it. Begin with its purpose; call things by the names that they have in the code."
     "code/review"       = "Review the code. For each fault write where it is, what goes wrong and how to mend it, the worst first. Leave out praise and matters of taste. If you find no fault, say that in one sentence."

@@ -221,6 +221,20 @@ func TestStructuredChat(t *testing.T) {
 		require.NotNil(t, o.err, said)
 		assert.Equal(t, want, o.err.Type)
 	}
+
+	// A schema of one text is requested and validated, too: its sender reads JSON.
+	const single = `{:messages [{:role :user :content "Is it?"}] :output {:schema [:map [:answer [:re "^[a-z]+$"]]]}}`
+	for said, want := range map[string]string{
+		`{"answer":"yes"}`: "", "Well, yes.": "format/drift", `{"answer":"YES 12"}`: "schema/invalid",
+	} {
+		r.server.Then(k.whole(said))
+		o = r.ask(t.Context(), "model/chat", single, "", nil)
+		assert.Equal(t, want, failureOf(o.err), said)
+		assert.Contains(t, fmt.Sprint(r.body()["response_format"]), "answer")
+		if want == "" {
+			assert.Equal(t, edn.Text(said).String(), o.out.Key("text").String())
+		}
+	}
 }
 
 // LLM-042: texts are requested as plain text and wrapped.
@@ -238,6 +252,34 @@ func TestTextsAreWrapped(t *testing.T) {
 		assert.Equal(t, tt.want, o.out.String())
 		assert.Nil(t, r.body()["response_format"])
 		assert.True(t, o.meta.Key("format/mode").IsNil())
+	}
+}
+
+// LLM-043: a program is the whole answer or the block around it; an answer in which it is unclear is
+// repaired, and the block in it is not taken.
+func TestPrograms(t *testing.T) {
+	const readme = "# Title\n\n```sh\nmake\n```\n\nMore text.\n"
+	k := talks()["openai-chat"]
+	r := newRig(t, "openai-chat", "", "")
+	ask := func(key, said string) outcome {
+		r.server.Then(k.whole(said))
+		return r.ask(t.Context(), "code/generate", `{:task "x"}`, `{:context {:prompt {:output {:schema [:map [:`+key+` :string]]}}}}`, nil)
+	}
+	for _, key := range []string{"code", "patch"} {
+		for said, want := range map[string]string{
+			"return s.split(\"</think>\")[-1]\n": "return s.split(\"</think>\")[-1]\n",
+			"````\n" + readme + "````\n":         readme,
+		} {
+			o := ask(key, said)
+			require.Nil(t, o.err, said)
+			program, _ := o.out.Key(key).AsString()
+			assert.Equal(t, want, program)
+		}
+		o := ask(key, readme)
+		require.NotNil(t, o.err)
+		assert.Equal(t, "format/drift", o.err.Type)
+		assert.Equal(t, "repair", o.err.Class.String())
+		assert.Equal(t, edn.Text(readme).String(), o.err.Details.Key("raw").String())
 	}
 }
 

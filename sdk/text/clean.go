@@ -15,6 +15,9 @@ type Cleaning struct {
 	Language string
 	// Packs are the language packs, nil for the shipped ones.
 	Packs *Packs
+	// KeepCalls is set if the text is a value whose form the request states: a tool
+	// call in it is content.
+	KeepCalls bool
 	// Collapse reduces several blank lines to one, outside of fences.
 	Collapse bool
 }
@@ -53,7 +56,9 @@ func useless(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
 // finish does the steps after the removal of reasoning.
 func (c Cleaning) finish(s string) Cleaned {
 	var out Cleaned
-	out.Calls, s, out.Broken = toolCalls(s)
+	if !c.KeepCalls {
+		out.Calls, s, out.Broken = toolCalls(s)
+	}
 	s = strings.TrimFunc(s, unicode.IsSpace)
 	if c.Collapse {
 		s = collapse(s)
@@ -143,7 +148,7 @@ func (s *Stream) next(c string) {
 		default:
 			s.holdObject(c)
 		}
-	case c == "<" || c == "{":
+	case !s.clean.KeepCalls && (c == "<" || c == "{"):
 		if before := s.marks; !before.code(c[0]) || before.mode != fence {
 			s.held = append(s.held, c...)
 			return
@@ -204,6 +209,11 @@ func (s *Stream) release(last string) {
 
 // put outputs one character, or holds it back if it may have to be dropped.
 func (s *Stream) put(c string) {
+	r, _ := utf8.DecodeRuneInString(c)
+	space := unicode.IsSpace(r)
+	if space && !s.given && len(s.pending) == 0 {
+		return // as in the whole text, which is trimmed before its code is found
+	}
 	first := c[0]
 	wasFence := s.marks.mode == fence
 	code := s.marks.code(first)
@@ -215,11 +225,6 @@ func (s *Stream) put(c string) {
 		s.fenced = wasFence || s.marks.mode == fence || s.marks.mode == fenceHead || s.marks.mode == running && s.marks.fresh
 	}
 	if s.collapsed(first, code) {
-		return
-	}
-	r, _ := utf8.DecodeRuneInString(c)
-	space := unicode.IsSpace(r)
-	if space && !s.given && len(s.pending) == 0 {
 		return
 	}
 	s.chars++
@@ -239,30 +244,4 @@ func (s *Stream) collapsed(c byte, code bool) bool {
 	}
 	s.breaks++
 	return s.clean.Collapse && s.breaks > 2
-}
-
-// object tracks the brackets of an object.
-type object struct {
-	depth   int
-	quoted  bool
-	escaped bool
-}
-
-// ends processes one byte after the first key's opening quote and reports
-// whether it is the bracket that closes the object.
-func (o *object) ends(c byte) bool {
-	switch {
-	case o.escaped:
-		o.escaped = false
-	case o.quoted && c == '\\':
-		o.escaped = true
-	case c == '"':
-		o.quoted = !o.quoted
-	case o.quoted:
-	case c == '{':
-		o.depth++
-	case c == '}':
-		o.depth--
-	}
-	return o.depth == 0
 }

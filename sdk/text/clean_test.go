@@ -43,13 +43,31 @@ func TestReasoningGoes(t *testing.T) {
 		"<think>x</think>\n\n<think>y</think>answer":     "\n\nanswer",
 		"``` inline ```<think>x</think>b":                "``` inline ```b",
 		"żółć<think>ą</think>ę":                          "żółćę",
+
+		// The strings of a value at the beginning are content.
+		`{"text":"<think> opens","n":1}`:                              `{"text":"<think> opens","n":1}`,
+		`{"text":"the tag </think> ends it","n":1}`:                   `{"text":"the tag </think> ends it","n":1}`,
+		` [[1,"<think>x</think> y"]]`:                                 ` [[1,"<think>x</think> y"]]`,
+		`{"a":"\"<think>","b":"` + "`" + `"}` + "\n<think>x</think>":  `{"a":"\"<think>","b":"` + "`" + `"}` + "\n",
+		`{:text "</think>"}`:                                          `{:text "</think>"}`,
+		`"a </think> b"`:                                              `"a </think> b"`,
+		`<think>{"a":"b"}</think>` + "\n" + `{"text":"</reasoning>"}`: "\n" + `{"text":"</reasoning>"}`,
+		`Maybe {"a":1} </think>{"text":"</think>"}`:                   `{"text":"</think>"}`,
+		`{"text":"draft"} or so</think>{"n":1}`:                       `{"n":1}`,
+		`[1] says "no</think>b`:                                       "b",
+		`[0, 1) is "open</think>b`:                                    "b",
+		`[so "it</think>b`:                                            "b",
+		"\"He said\nso</think>b":                                      "b",
+		`It is {"text":"</think>"}`:                                   `"}`,
 	} {
 		assert.Equal(t, want, WithoutReasoning(in), in)
 	}
+	assert.Empty(t, CheckReasoning(`{"a":["`+"`"+`","</think>"],"b":"`+"`"+`<think>"}`), "strings of a value")
+	assert.Len(t, CheckReasoning(`{"a":1} <think>`), 1)
 }
 
 var pieces = []string{"<", "/", "think>", "<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>",
-	"`", "``", "```", "~~~", "\n", " ", "a", "ą", "b. ", "<tool_call>", "</tool_call>", `{"tool_calls":[{"name":"x"}]}`, `{`, `}`, `"`, `{"a":1}`, "\n\n\n", "word ", "\u00a0", "\x00", "\x1b", "\u0085"}
+	"`", "``", "```", "~~~", "\n", " ", "a", "ą", "b. ", "<tool_call>", "</tool_call>", `{"tool_calls":[{"name":"x"}]}`, `{`, `}`, `"`, `{"a":1}`, "\n\n\n", "word ", `[`, `]`, `,`, `:`, `\"`, "\u00a0", "\x00", "\x1b", "\u0085"}
 
 func drawText(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 40).Draw(t, "pieces"), "")
@@ -94,7 +112,8 @@ func TestFilterDoesNotSeeChunks(t *testing.T) {
 func TestStreamIsTheBeginning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawText(t)
-		c := Cleaning{MaxChars: rapid.SampledFrom([]int{0, 0, 10, 20, 60}).Draw(t, "max"), Collapse: rapid.Bool().Draw(t, "collapse")}
+		c := Cleaning{MaxChars: rapid.SampledFrom([]int{0, 0, 10, 20, 60}).Draw(t, "max"), Collapse: rapid.Bool().Draw(t, "collapse"),
+			KeepCalls: rapid.Bool().Draw(t, "calls")}
 		stream := NewStream(c)
 		shown := ""
 		for _, piece := range drawChunks(t, s) {
@@ -204,6 +223,10 @@ func TestClean(t *testing.T) {
 	got = Clean("\x00 a\x00b\tc\r\nd\x1b[0m\x7f <th\x00ink>x</think>\u0080e\x00", Cleaning{})
 	assert.Equal(t, "ab\tc\r\nd[0m e", got.Text, "control characters go, white space stays")
 	assert.Empty(t, Clean("\x00\x00", Cleaning{}).Text)
+	const call = ` {"tool_calls":[{"name":"a"}],"text":"<think>"}`
+	got = Clean(call, Cleaning{KeepCalls: true})
+	assert.Equal(t, strings.TrimSpace(call), got.Text)
+	assert.False(t, got.Broken || len(got.Calls) > 0)
 	got = Clean("a\n\n\nb\n```\n1\n\n\n2\n```", Cleaning{Collapse: true})
 	assert.Equal(t, "a\n\nb\n```\n1\n\n\n2\n```", got.Text)
 }

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckReasoning looks for remains of reasoning blocks outside of code. An
-// unclosed fence is not treated as code.
+// CheckReasoning looks for remains of reasoning blocks outside of code and of the strings
+// of a value that the text begins with. An unclosed fence is not treated as code.
 func CheckReasoning(s string) []Remark {
 	return tagsOutside(s, "a tag of hidden reasoning is left", "leave the reasoning out",
 		"<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>", "<|begin_of_thought|>",
@@ -36,15 +36,19 @@ func tagsOutside(s, message, fix string, tags ...string) []Remark {
 		code = code[:len(code)-1]
 	}
 	var out []Remark
+	var v value
 	for at := 0; at < len(s) && len(out) < maxRemarks; at++ {
-		if s[at] != '<' && s[at] != '[' && s[at] != "◁"[0] {
+		if v.inString(s[at]) || s[at] != '<' && s[at] != '[' && s[at] != "◁"[0] {
 			continue
 		}
 		for len(code) > 0 && code[0].End <= at {
 			code = code[1:]
 		}
 		if len(code) > 0 && code[0].Start <= at {
-			at = code[0].End - 1
+			for at++; at < code[0].End; at++ {
+				v.inString(s[at])
+			}
+			at--
 			continue
 		}
 		for _, tag := range tags {

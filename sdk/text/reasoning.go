@@ -1,12 +1,16 @@
 package text
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // filter removes the reasoning of a model from a text that arrives in pieces:
 // blocks of <think>, <thinking> and <reasoning>, also nested ones. An unclosed
 // block extends to the end. A closing tag without an opening one drops the text
 // before it, because templates open the block in the prompt. Tags in code are
-// content.
+// content, and so are those in the strings of the value that the text is or begins with.
 //
 // Inside a block a closing tag always counts, because reasoning is full of
 // unclosed code; an opening tag counts there only outside of code. If this ends a
@@ -20,6 +24,7 @@ type filter struct {
 	started bool
 	outer   marks // of the output
 	before  marks // the same, before a possible tag
+	value   value // at the beginning of the output
 	inner   marks // of the block
 	inside  bool  // inside a block
 	deep    int
@@ -52,7 +57,7 @@ func (f *filter) write(piece string) (text string, void bool) {
 // plain returns the length of the prefix of s that can be output unchanged: in a
 // line of prose, the text before a possible tag, a backtick or the end of the line.
 func (f *filter) plain(s string) int {
-	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh {
+	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh || f.value.state != noValue {
 		return 0
 	}
 	for i := range len(s) {
@@ -79,6 +84,65 @@ func WithoutReasoning(s string) string {
 	var f filter
 	text, _ := f.write(s)
 	return text + f.end()
+}
+
+// WithoutReasoningBefore returns a program without the reasoning before it: blocks at its beginning,
+// and the text up to a closing tag that no opening one precedes, if it is alone in its line or at the
+// end of a paragraph. Other tags are a part of the program.
+func WithoutReasoningBefore(program string) string {
+	for {
+		rest, ok := afterBlock(program)
+		if !ok {
+			break
+		}
+		program = rest
+	}
+	for {
+		at := closingLine(program)
+		if at == nil || openingTag.MatchString(program[:at[0]]) {
+			return program
+		}
+		program = program[at[1]:]
+	}
+}
+
+// closingLine returns the place of the first closing tag outside of code that ends a line of
+// reasoning; nil if there is none. An unclosed fence is not treated as code, because reasoning may
+// have opened it.
+func closingLine(s string) []int {
+	code, closed := Code(s)
+	if !closed {
+		code = code[:len(code)-1]
+	}
+	for _, at := range closingLines.FindAllStringIndex(s, -1) {
+		if !slices.ContainsFunc(code, func(c Span) bool { return c.Start < at[1] && at[0] < c.End }) {
+			return at
+		}
+	}
+	return nil
+}
+
+var (
+	closingLines = regexp.MustCompile(`(?i)(?:^|\n)[ \t]*</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n|$)|` +
+		`</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n[ \t]*\r?(?:\n|$)|$)`)
+	openingTag = regexp.MustCompile(`(?i)<(?:think|thinking|reasoning)>`)
+)
+
+// afterBlock returns the text behind the block that s begins with; ok is false if s begins with
+// something else.
+func afterBlock(s string) (rest string, ok bool) {
+	f := filter{outer: newMarks()}
+	for i := range len(s) {
+		was := f.inside
+		f.next(s[i])
+		switch {
+		case was && !f.inside:
+			return string(f.out) + string(f.held) + s[i+1:], true
+		case !f.inside && strings.TrimSpace(string(f.out)) != "", f.void:
+			return "", false
+		}
+	}
+	return "", f.inside
 }
 
 func (f *filter) next(c byte) {
@@ -110,12 +174,15 @@ func (f *filter) next(c byte) {
 		return
 	}
 	f.before = f.outer
-	if !f.outer.code(c) && c == '<' {
+	if !f.content(c) && c == '<' {
 		f.held = append(f.held, c)
 		return
 	}
 	f.out = append(f.out, c)
 }
+
+// content processes one byte of the output and reports whether a tag in its place is content.
+func (f *filter) content(c byte) bool { return f.value.inString(c) || f.outer.code(c) }
 
 // release outputs text that is not a tag.
 func (f *filter) release() {
@@ -125,7 +192,7 @@ func (f *filter) release() {
 		}
 	} else {
 		for _, c := range f.held[1:] {
-			f.outer.code(c)
+			f.content(c)
 		}
 		f.out = append(f.out, f.held...)
 	}
@@ -136,7 +203,7 @@ func (f *filter) tag(t tag) {
 	switch {
 	case !f.inside && t.closing:
 		f.out, f.void = f.out[:0], true
-		f.outer = newMarks()
+		f.outer, f.value = newMarks(), value{}
 	case !f.inside:
 		f.inside, f.deep, f.family = true, 1, t.family
 		f.outer, f.inner = f.before, newMarks()

@@ -51,7 +51,8 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 // HideWith sets the functions that remove secrets from texts of the plugin.
 // failures is applied to errors and health events, before a text is cut, quoted or
 // folded. answers returns the function for one answer or delta, or nil if there is
-// nothing to remove. HideWith must be called before the client is used; the
+// nothing to remove; an answer whose output it changes has :text/masked in the :quality of its
+// :invoke/meta. HideWith must be called before the client is used; the
 // functions must be safe for concurrent use.
 func (c *Client) HideWith(failures func(string) string, answers func() func(string) string) {
 	c.hide = hider{failures: failures, answers: answers}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/status"
 
@@ -44,18 +45,26 @@ func (h hider) answer(v edn.Value) edn.Value {
 	return v.MapText(remove)
 }
 
-// response removes secrets from an answer and the errors in it.
+// response removes secrets from an answer and the errors in it. An answer whose output changes is marked
+// as degraded, because the secret may have been a word of it.
 func (h hider) response(v edn.Value) edn.Value {
-	if h.failures == nil {
-		return h.answer(v)
-	}
 	if e := v.Key("error"); !e.IsNil() {
 		v = v.AssocKey("error", h.value(e))
 	}
 	if result := v.Key("result"); !result.Key("error").IsNil() {
 		v = v.AssocKey("result", result.AssocKey("error", h.value(result.Key("error"))))
 	}
-	return h.answer(v)
+	clean := h.answer(v)
+	if edn.Equal(clean.Key("result").Key("out"), v.Key("result").Key("out")) {
+		return clean
+	}
+	meta := clean.Key("invoke/meta")
+	if !meta.IsMap() {
+		meta = edn.MustMap()
+	}
+	why := append(slices.Collect(meta.Key("quality").Key("why").Elems()), edn.K("text/masked"))
+	quality := edn.MustMap(edn.K("degraded?"), edn.Bool(true), edn.K("why"), edn.Vector(why...))
+	return clean.AssocKey("invoke/meta", meta.AssocKey("quality", quality))
 }
 
 // transport is the function transport for an error whose text comes from the

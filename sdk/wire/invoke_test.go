@@ -59,6 +59,32 @@ func invokeCarriesTheCall(t *testing.T, client clientOf) {
 	}
 }
 
+// LM-004: an answer from which a secret was removed says so, beside other doubts about it.
+func TestMaskedAnswersAreMarked(t *testing.T) { bothWays(t, maskedAnswersAreMarked) }
+
+func maskedAnswersAreMarked(t *testing.T, client clientOf) {
+	c := client(t, &fake{invoke: func(_ context.Context, call Call, _ *Emitter) (edn.Value, error) { return call.Request, nil }})
+	remove := func(s string) string { return strings.ReplaceAll(s, "lm-studio", "[secret]") }
+	c.HideWith(remove, func() func(string) string { return remove })
+	for _, tt := range []struct{ answer, want string }{
+		{`{:result {:out {:text "Use it."} :type :value}}`, `{:result {:out {:text "Use it."} :type :value}}`},
+		{
+			`{:result {:out {:text "Use lm-studio."} :type :value}}`,
+			`{:invoke/meta {:quality {:degraded? true :why [:text/masked]}} :result {:out {:text "Use [secret]."} :type :value}}`,
+		},
+		{
+			`{:invoke/meta {:finish :stop :quality {:degraded? true :why [:finish/assumed]}} :result {:out [{:path "lm-studio"}]}}`,
+			`{:invoke/meta {:finish :stop :quality {:degraded? true :why [:finish/assumed :text/masked]}} :result {:out [{:path "[secret]"}]}}`,
+		},
+		{`{:invoke/meta {:model "lm-studio"} :result {:out 1}}`, `{:invoke/meta {:model "[secret]"} :result {:out 1}}`},
+		{`{:result {:error {:message "lm-studio"}}}`, `{:result {:error {:message "[secret]"}}}`},
+	} {
+		answer, err := c.Invoke(t.Context(), CallContext{}, edn.MustRead(tt.answer), nil)
+		require.NoError(t, err, tt.answer)
+		assert.Equal(t, tt.want, answer.String())
+	}
+}
+
 // WIRE-002, WIRE-003: events come in order before the answer, also with large
 // strings.
 func TestInvokeStreams(t *testing.T) { bothWays(t, invokeStreams) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/clean"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/flow"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
@@ -197,7 +198,7 @@ func (a *attempt) coerce(response, result edn.Value) edn.Value {
 // clean removes reasoning and tool-call markup from the text of a model. The
 // raw response is kept for the journal.
 func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
-	how, ok := a.n.w.Policy.cleaning(a.capability)
+	how, ok := a.n.w.Policy.cleaning(a.capability, a.n.w.Input)
 	if !ok {
 		return response, nil
 	}
@@ -208,6 +209,7 @@ func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
 		Input:     a.n.w.Input,
 		Candidate: ":" + a.capability.ID,
 		Node:      a.n.w.Node,
+		Value:     a.n.w.Intent != prompt.ChatIntent && a.meta.HasKey("format/mode"),
 	}
 	cleaned, err := c.Answer(out)
 	switch {

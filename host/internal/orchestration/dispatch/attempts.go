@@ -102,7 +102,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	a.call = q.call(c, limits.end, scopes, s.c.funds.Remaining(n.w.Policy.Budget, &reservation), asked)
 	a.prompt, a.limits, a.reservation = asked, limits, reservation
 	a.stream = n.w.Stream.ForAttempt(s.mode, a.number)
-	if how, ok := n.w.Policy.cleaning(c); ok {
+	if how, ok := n.w.Policy.cleaning(c, n.w.Input); ok {
 		a.stream.CleanWith(how)
 	}
 	if strategy == "" {

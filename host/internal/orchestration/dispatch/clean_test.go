@@ -21,7 +21,7 @@ import (
 func models(t testing.TB, n int) *dispatchtest.World {
 	var all []string
 	for i := range n {
-		all = append(all, fmt.Sprintf("{:cap/id :t/%c :cap/kind :llm :cap/intents #{:text/respond} :io/in-schema :req/any :io/out-schema :res/any :cap/repairs? true}", 'a'+i))
+		all = append(all, fmt.Sprintf("{:cap/id :t/%c :cap/kind :llm :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any :cap/repairs? true}", 'a'+i))
 	}
 	return dispatchtest.New(t, dispatchtest.Spec{Caps: all})
 }
@@ -51,13 +51,25 @@ func TestFinishOfACallInTheText(t *testing.T) {
 }
 
 // TXT-001, TXT-003, TXT-004, TXT-005: the answer of a model is cleaned, other
-// answers are not.
+// answers and the strings of a value are not.
 func TestModelsAreCleaned(t *testing.T) {
 	const tools = `{:prompt "p" :tools [{:tool/id :fs/read}]}`
+	const schema = `{:messages [{:role :user :content "p"}] :output {:schema [:map [:n :int]]}}`
+	value := func(s string) string { return edn.MustMap(edn.K("text"), edn.Text(s)).String() }
 	for name, tc := range map[string]struct {
 		answer, input, limits string
 		want, fails           string
+		intent, mode          string
 	}{
+		"a tag in JSON":         {answer: value(`{"text":"<think> opens","n":1}`), want: value(`{"text":"<think> opens","n":1}`)},
+		"a closing tag in JSON": {answer: value(`<think>{"n":0}</think> {"a":"the </think> tag","n":1}`), want: value(`{"a":"the </think> tag","n":1}`)},
+		"a call is a value":     {answer: value(`{"tool_calls":[{"name":"a"}],"n":1}`), input: schema, intent: "model/chat", want: value(`{"tool_calls":[{"name":"a"}],"n":1}`)},
+		"a value is not cut":    {answer: value(`{"text":"One two three. Four five six.","n":1}`), input: schema, intent: "model/chat", limits: `{:max-chars 18}`, want: value(`{"text":"One two three. Four five six.","n":1}`)},
+		"a call beside tools":   {answer: value(`{"tool_calls":[{"name":"a"}],"n":1}`), input: `{:tools [{:tool/id "b"}] :output {:schema :map}}`, intent: "model/chat", fails: "format/drift"},
+		"reasoning about JSON":  {answer: value("Maybe {\"n\":0}.</think>\n{\"n\":1}"), input: schema, intent: "model/chat", want: value(`{"n":1}`)},
+		"a value of the adapter": {
+			answer: `{:answer "ends with </think>" :text "<tool_call>\u0000"}`, mode: "native", want: `{:answer "ends with </think>" :text "<tool_call>"}`,
+		},
 		"reasoning goes":              {answer: `{:text "<think>hm</think>\n\nYes."}`, want: `{:text "Yes."}`},
 		"other prose too":             {answer: `{:summary " a " :n 1}`, want: `{:n 1 :summary "a"}`},
 		"code is taken as it is":      {answer: `{:code "<think>\n"}`, want: `{:code "<think>\n"}`},
@@ -79,12 +91,16 @@ func TestModelsAreCleaned(t *testing.T) {
 		"the default":                 {answer: `{:text "` + strings.Repeat("Twelve chars", 101) + `"}`, want: `{:text "` + strings.Repeat("Twelve chars", 99) + `Twelve…"}`},
 	} {
 		w := models(t, 1)
-		w.On("t/a", out(tc.answer))
+		step := out(tc.answer)
+		if tc.mode != "" {
+			step.Meta = edn.MustMap(edn.K("format/mode"), edn.K(tc.mode))
+		}
+		w.On("t/a", step)
 		layer := retries(0, 0)
 		if tc.limits != "" {
 			layer = constrained(layer, tc.limits)
 		}
-		s := serve(t, w, order{layer: layer, input: tc.input})
+		s := serve(t, w, order{layer: layer, input: tc.input, intent: tc.intent})
 		assert.Equal(t, tc.fails, s.failure(), name)
 		for _, r := range s.records {
 			if f, ok := r.Body.(*journal.AttemptFinished); ok && (tc.fails != "" || !edn.Equal(edn.MustRead(tc.answer), edn.MustRead(tc.want))) {
@@ -127,6 +143,8 @@ func TestStreamsAreCleaned(t *testing.T) {
 		shown string
 		fails string
 	}{
+		"a value": {policy.FirstToken, says(`{"tool_calls":"</th`, `ink>. One two `, `three four five six"}`),
+			`first-token 1{"tool_calls":"</th 1ink>. One two 1 three four five six"}`, ""},
 		"a block":                     {policy.FirstToken, says("<th", "ink>hm</think>", "Yes", ", it is."), "first-token 1Yes 1, it is.", ""},
 		"blanks wait":                 {policy.FirstToken, says("\nYes.\n", "\n\n\n", "No. \n"), "first-token 1Yes. 1\n\nNo.", ""},
 		"an unopened block":           {policy.Provisional, says("hm", "</think>", "Yes."), "provisional 1!hm 1xstream/malformed 1!Yes.", ""},
@@ -138,7 +156,11 @@ func TestStreamsAreCleaned(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := models(t, 1)
 			w.On("t/a", tc.a)
-			s := serve(t, w, order{layer: constrained(streaming(tc.how, retries(0, 0)), `{:max-chars 30}`), streams: true})
+			o := order{layer: constrained(streaming(tc.how, retries(0, 0)), `{:max-chars 30}`), streams: true}
+			if name == "a value" {
+				o.intent, o.input = "model/chat", `{:messages [{:role :user :content "p"}] :output {:schema :map}}`
+			}
+			s := serve(t, w, o)
 			assert.Equal(t, tc.fails, s.failure(), name)
 			assert.Equal(t, tc.shown, s.shown(), name)
 			if tc.fails == "" {

@@ -156,12 +156,17 @@ const respond = "text/respond"
 const defaultChars = 1200
 
 // cleaning returns the settings by which the text of a model is cleaned (TXT-001);
-// ok is false for other capabilities.
-func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
+// ok is false for other capabilities. The text of a message in a form that the input
+// states is not shortened (TXT-005), and without tools no call is looked for in it.
+func (p *CallPolicy) cleaning(c *registry.Capability, input edn.Value) (text.Cleaning, bool) {
 	if c.Kind != registry.ModelKind {
 		return text.Cleaning{}, false
 	}
 	clean := text.Cleaning{Packs: p.languages}
+	if p.intent == prompt.ChatIntent && !input.Key("output").Key("schema").IsNil() {
+		clean.KeepCalls = input.Key("tools").Len() == 0
+		return clean, true
+	}
 	if most, ok := p.Constraints.Key("max-chars").AsInt(); ok {
 		clean.MaxChars = int(min(max(most, 1), text.MaxChars))
 	}

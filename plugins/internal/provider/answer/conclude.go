@@ -155,7 +155,11 @@ func (c *call) output(said string, calls []edn.Value) (edn.Value, *contract.Erro
 		out.Key("finish", edn.K(string(c.answer.Finish)))
 	case q.Shape == nil || len(calls) > 0:
 		if q.TextKey == "code" || q.TextKey == "patch" {
-			said, c.how = shape.Program(said)
+			var clear bool
+			if said, c.how, clear = shape.Program(said); !clear {
+				return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer has text and fenced blocks, so it is unclear "+
+					"which part is the program: answer with the program alone, or with all of it between lines of ````"))
+			}
 		}
 		if said != "" {
 			out.Key(q.TextKey, edn.Text(said))

@@ -289,7 +289,7 @@ func (q *Question) readShape(intent string, output edn.Value) *contract.Error {
 		return contract.Errorf("input/invalid", "the schema %s of the answer cannot be used: %w", name, err)
 	}
 	switch {
-	case s.TextKey() != "":
+	case s.TextKey() != "" && intent != Chat: // a sender of messages gets the form that it stated
 		q.TextKey = s.TextKey()
 	case !asked && s.Takes(edn.MustMap(edn.K("text"), edn.Text("x"))):
 	default:

@@ -66,7 +66,7 @@ func TestCutTextsHaveNoAnswer(t *testing.T) {
 			"after an open brace":     "A block begins with { and the answer is " + doc,
 		} {
 			for n := range len(text) + 1 {
-				f, ok := find(text[:n])
+				f, ok := find(text[:n], false)
 				whole := strings.Contains(text[:n], doc)
 				if ok && !edn.Equal(f.value, want) {
 					t.Fatalf("%s, %d bytes: got %s from %q", name, n, f.value, text[:n])
@@ -98,7 +98,7 @@ func TestBrokenTextsHaveNoAnswer(t *testing.T) {
 		`[{"kind":"b"} {"kind":"c"}}`,
 		"Here:\n```json\n{\"a\":{\"kind\":\"b\"}\n```\nDone.",
 	} {
-		_, ok := find(text)
+		_, ok := find(text, true)
 		assert.False(t, ok, text)
 	}
 	for text, want := range map[string]string{
@@ -110,7 +110,7 @@ func TestBrokenTextsHaveNoAnswer(t *testing.T) {
 		`It is {"kind":"a"} and {"kind":{"b":1`:  `{:kind "a"}`,
 		fmt.Sprintf("%s {\"kind\":\"a\"}", "[x"): `{:kind "a"}`,
 	} {
-		f, ok := find(text)
+		f, ok := find(text, true)
 		require.True(t, ok, text)
 		assert.Equal(t, want, f.value.String(), text)
 	}

@@ -24,16 +24,17 @@ type found struct {
 	json  bool
 }
 
-// find finds a map or a vector: the whole answer as JSON or EDN, whose strings may contain any tag, or,
-// in the answer without reasoning, the whole text as JSON or as EDN, the last fenced block, or the
-// first object or array in the text (TXT-001, LLM-043).
+// find finds a map or a vector, or a scalar of JSON if scalars is set: the whole answer as JSON or EDN,
+// whose strings may contain any tag, or, in the answer without reasoning, the whole text as JSON or as
+// EDN, the last fenced block, or the first object or array in the text (TXT-001, LLM-043). A scalar
+// inside of a text is not an answer.
 //
 // A closing tag that is left stands in code, which reasoning may have opened and not closed. A
 // value in front of it is not taken.
-func find(answer string) (found, bool) {
+func find(answer string, scalars bool) (found, bool) {
 	prose := text.WithoutReasoning(answer)
 	for _, whole := range slices.Compact([]string{strings.TrimSpace(answer), strings.TrimSpace(prose)}) {
-		if v, ok := readJSON(whole); ok {
+		if v, ok := readJSON(whole, scalars); ok {
 			return found{v, foundJSON, true}, true
 		}
 		if v, ok := readEDN(whole); ok {
@@ -41,7 +42,7 @@ func find(answer string) (found, bool) {
 		}
 	}
 	if inner, rest, ok := lastFence(prose); ok && !closingTag.MatchString(rest) {
-		if v, ok := readJSON(inner); ok {
+		if v, ok := readJSON(inner, scalars); ok {
 			return found{v, foundFence, true}, true
 		}
 		if v, ok := readEDN(inner); ok {
@@ -57,8 +58,8 @@ func find(answer string) (found, bool) {
 // closingTag matches the end of a block of reasoning.
 var closingTag = regexp.MustCompile(`(?i)</(?:think|thinking|reasoning)>`)
 
-func readJSON(s string) (edn.Value, bool) {
-	if s == "" || s[0] != '{' && s[0] != '[' {
+func readJSON(s string, scalars bool) (edn.Value, bool) {
+	if s == "" || s[0] != '{' && s[0] != '[' && !scalars {
 		return edn.Nil(), false
 	}
 	v, err := edn.ReadJSON([]byte(s), edn.WithLimits(edn.Wire))
@@ -92,33 +93,6 @@ func lastFence(text string) (inner, rest string, ok bool) {
 	return strings.TrimSpace(inner), rest, ok
 }
 
-// Program returns the program text of an answer: the content of its only fenced
-// block, else all of it, in both cases without reasoning. How names the place,
-// as for a value.
-func Program(answer string) (program, how string) {
-	answer = text.WithoutReasoning(answer)
-	fences := 0
-	for line := range strings.Lines(answer) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			fences++
-		}
-	}
-	if fences != 2 {
-		return strings.TrimLeft(answer, "\n"), foundJSON
-	}
-	var b strings.Builder
-	inside := false
-	for line := range strings.Lines(answer) {
-		switch {
-		case strings.HasPrefix(strings.TrimSpace(line), "```"):
-			inside = !inside
-		case inside:
-			b.WriteString(line)
-		}
-	}
-	return b.String(), foundFence
-}
-
 // maxStarts bounds the restarts of the search inside a text, so that it stays
 // linear.
 const maxStarts = 64
@@ -134,7 +108,7 @@ func embedded(text string) (found, bool) {
 		text = text[start:]
 		n, end := balanced(text)
 		if end == closed {
-			if v, ok := readJSON(text[:n]); ok {
+			if v, ok := readJSON(text[:n], false); ok {
 				return found{v, foundInside, true}, true
 			}
 			if v, ok := readEDN(text[:n]); ok && v.IsMap() {

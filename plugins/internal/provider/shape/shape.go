@@ -16,6 +16,8 @@ type Shape struct {
 	schema *schema.Schema
 	wire   []byte // as JSON Schema
 	text   string // key of the text, if the answer is nothing else
+	object bool   // the answer can be an object
+	scalar bool   // the answer can be neither an object nor an array
 }
 
 // New compiles a schema in any form that schema.ReadForm accepts. json, if not
@@ -37,7 +39,31 @@ func New(name string, form, json edn.Value) (*Shape, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the schema %s: %w", name, err)
 	}
-	return &Shape{Name: name, schema: compiled, wire: wire, text: textKey(compiled)}, nil
+	s := &Shape{Name: name, schema: compiled, wire: wire, text: textKey(compiled)}
+	s.object, s.scalar = roots(compiled)
+	return s, nil
+}
+
+// roots reports whether a value of the schema can be an object, and whether it can be a scalar. Both are
+// false for arrays.
+func roots(s *schema.Schema) (object, scalar bool) {
+	s = s.Deref()
+	switch s.Kind() {
+	case schema.KindMap, schema.KindMapOf, schema.KindAny, schema.KindNot:
+		return true, false
+	case schema.KindVector, schema.KindList, schema.KindSequential, schema.KindSet, schema.KindTuple:
+		return false, false
+	case schema.KindAnd:
+		return roots(s.Children()[0])
+	case schema.KindMaybe, schema.KindOr:
+		scalar = s.Kind() == schema.KindMaybe
+		for _, c := range s.Children() {
+			o, x := roots(c)
+			object, scalar = object || o, scalar || x
+		}
+		return object, scalar
+	}
+	return false, true
 }
 
 // TextKey returns the key of the text if the schema allows only a map with a
@@ -79,7 +105,8 @@ func isText(s *schema.Schema) bool {
 }
 
 // Ask returns the form in which the answer is requested. mode is auto, native,
-// json or prompt; ok is false if the mode is required and unavailable.
+// json or prompt; ok is false if the mode is required and unavailable. Servers in JSON mode
+// answer with objects only.
 func (s *Shape) Ask(mode string, p dialect.Preset) (out chat.Output, ok bool) {
 	out.Name = wireName(s.Name)
 	lowered, lowerable := []byte(nil), false
@@ -91,7 +118,7 @@ func (s *Shape) Ask(mode string, p dialect.Preset) (out chat.Output, ok bool) {
 		out.Form, out.Schema = chat.Native, lowered
 	case mode == "native":
 		return out, false
-	case p.JSONMode && mode != "prompt":
+	case p.JSONMode && s.object && mode != "prompt":
 		out.Form = chat.JSON
 	case mode == "json":
 		return out, false
@@ -122,7 +149,7 @@ type Problem struct {
 // the place of the value, "" if all of the text that is not reasoning is JSON.
 // problem is nil if the value fits.
 func (s *Shape) Read(text string) (v edn.Value, how string, problem *Problem) {
-	f, ok := find(text)
+	f, ok := find(text, s.scalar)
 	if !ok {
 		return edn.Nil(), "", &Problem{}
 	}

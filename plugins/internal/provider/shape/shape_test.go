@@ -82,6 +82,7 @@ func TestLower(t *testing.T) {
 // LLM-040: the first available form, or exactly the required one.
 func TestAsk(t *testing.T) {
 	closed, open := made(t, `[:map [:a :int]]`), made(t, `[:map [:a :map]]`)
+	array, number := made(t, `[:vector :int]`), made(t, `[:and :int [:int {:min 1}]]`)
 	for _, tt := range []struct {
 		shape        *Shape
 		mode, preset string
@@ -98,6 +99,10 @@ func TestAsk(t *testing.T) {
 		{open, "auto", "openai", chat.JSON, true},
 		{open, "auto", "anthropic", chat.Prompt, true},
 		{open, "native", "openai", "", false},
+		{array, "auto", "openai", chat.Prompt, true},
+		{array, "json", "openai", "", false},
+		{number, "auto", "openai", chat.Prompt, true},
+		{number, "auto", "ollama", chat.Prompt, true},
 	} {
 		out, ok := tt.shape.Ask(tt.mode, preset(t, tt.preset))
 		assert.Equal(t, tt.ok, ok, "%s %s", tt.mode, tt.preset)
@@ -187,6 +192,8 @@ func TestReadWithoutReasoning(t *testing.T) {
 		},
 		{"a tag in a string", `{"kind":"a","note":"ends with </think>, begins with <think>"}`,
 			`{:kind :a :note "ends with </think>, begins with <think>"}`, ""},
+		{"a tag in a string behind reasoning", "<think>" + draft + `</think>{"kind":"a","note":"</think>"}`,
+			`{:kind :a :note "</think>"}`, ""},
 		{"a tag in a string in a fence", fence + "\n" + `{"kind":"a","note":"</think>"}` + "\n" + fence,
 			`{:kind :a :note "</think>"}`, "fenced"},
 		{"no value behind reasoning", "<think>" + draft + "</think>\nI cannot say.", "drift", ""},
@@ -226,6 +233,32 @@ func TestReadArrays(t *testing.T) {
 		require.Nil(t, problem, text)
 		assert.Equal(t, `[:a :b]`, v.String(), text)
 		assert.Equal(t, how, found, text)
+	}
+}
+
+// LLM-043: a scalar is found if the schema allows one, as the whole text or in a fence.
+func TestReadScalars(t *testing.T) {
+	for _, tt := range []struct{ form, text, want string }{
+		{`:int`, `5`, `5`},
+		{`:int`, "<think>4</think>\n```json\n5\n```", `5`},
+		{`:int`, `It is 5.`, "drift"},
+		{`:int`, `five`, "drift"},
+		{`:int`, `"five"`, "invalid"},
+		{`:int`, `{"n":5}`, "invalid"},
+		{`:boolean`, ` true `, `true`},
+		{`[:enum :yes :no]`, `"yes"`, `:yes`},
+		{`:string`, `"the </think> tag"`, `"the </think> tag"`},
+		{`:string`, `plain prose`, "drift"},
+		{`[:maybe [:map [:n :int]]]`, `null`, `nil`},
+		{`[:or [:vector :int] [:ref :ferment/text]]`, `"a"`, `"a"`},
+		{`[:map [:n :int]]`, `5`, "drift"},
+	} {
+		v, _, problem := made(t, tt.form).Read(tt.text)
+		got := v.String()
+		if problem != nil {
+			got = map[bool]string{true: "invalid", false: "drift"}[problem.Parsed]
+		}
+		assert.Equal(t, tt.want, got, "%s: %s", tt.form, tt.text)
 	}
 }
 
@@ -342,17 +375,60 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// LLM-043: a program is taken out of its only fenced block.
+// LLM-043: a program is all of the answer, or the content of the block around it. A part of a program is
+// never taken for it.
 func TestProgram(t *testing.T) {
+	const unclear = "unclear"
+	const fence = "```"
+	diff := "--- a/README.md\n+++ b/README.md\n@@ -1,5 +1,5 @@\n # T\n " + fence + "sh\n-make\n+make all\n " + fence + "\n end\n"
+	docstring := "\"\"\"Use:\n" + fence + "\nexample\n" + fence + "\n\"\"\"\ndef f(): pass\n"
 	for _, tt := range []struct{ answer, program, how string }{
 		{"package a\n", "package a\n", ""},
-		{"Here it is:\n```go\npackage a\n\tx\n```\nDone.", "package a\n\tx\n", "fenced"},
-		{"<think>```\nno\n```</think>\n--- a\n+++ b\n", "--- a\n+++ b\n", ""},
-		{"```\na\n```\nand\n```\nb\n```", "```\na\n```\nand\n```\nb\n```", ""},
-		{"```\ncut", "```\ncut", ""},
 		{"", "", ""},
+		{"\n    if x:\n        y\n", "    if x:\n        y\n", ""},
+
+		// A block around the program.
+		{"Here it is:\n```go\npackage a\n\tx\n```\nDone.", "package a\n\tx\n", "fenced"},
+		{"```go\npackage a\n```\n", "package a\n", "fenced"},
+		{"```go\npackage a\n```\n\nIt is empty.\n", "package a\n", "fenced"},
+		{"```markdown\n# T\n```sh\nls\n```\nend\n```", "# T\n```sh\nls\n```\nend\n", "fenced"},
+		{"````\n# T\n```\nls\n```\nend\n````\n", "# T\n```\nls\n```\nend\n", "fenced"},
+		{"```diff\n" + diff + "```", diff, "fenced"},
+		{"Done:\n```python\n" + strings.ReplaceAll(docstring, fence, "~~~") + "```", strings.ReplaceAll(docstring, fence, "~~~"), "fenced"},
+
+		// A block in the program.
+		{docstring, docstring, ""},
+		{diff, diff, ""},
+		{"def f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n", "def f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n", ""},
+		{"s = `\n```\n", "s = `\n```\n", ""},
+
+		// A document, or a program with an explanation.
+		{"# Title\n\n```sh\nmake\n```\n\nMore text.\n", unclear, ""},
+		{"A tool.\n\nInstall it:\n```sh\nmake\n```\n", unclear, ""},
+		{"```\nbanner\n```\n\n# Title\n\nText.\n", unclear, ""},
+		{"```\na\n```\nand\n```\nb\n```", unclear, ""},
+		{"Here it is:\n\n```go\npackage a\n```\n\nUse it so:\n\n```sh\ngo run .\n```\n", unclear, ""},
+		{"Here:\n  ```python\n  a=1\n  ```\n", unclear, ""},
+		{"```\ncut", unclear, ""},
+
+		// Reasoning before it, and tags in it.
+		{"<think>```\nno\n```</think>\n--- a\n+++ b\n", "--- a\n+++ b\n", ""},
+		{"<think>a</think>\n\n<think>b</think>\nx = 1\n", "x = 1\n", ""},
+		{"<think>never closed", "", ""},
+		{"Let me think.\n```\ndraft\n</think>\n\nx = 1\n", "x = 1\n", ""},
+		{"Say so.</think>\n\nx = 1\n", "x = 1\n", ""},
+		{"<think>it ends with </think> so\n</think>\n```\nx = 1\n```\n", "x = 1\n", "fenced"},
+		{"return s.split(\"</think>\")[-1]\n\nprint(f)\n", "return s.split(\"</think>\")[-1]\n\nprint(f)\n", ""},
+		{"TAG = \"<think>\"\nEND = 1\n", "TAG = \"<think>\"\nEND = 1\n", ""},
+		{"<think>a</think>TAG = \"<think>\"\n", "TAG = \"<think>\"\n", ""},
+		{"P = ''\n<think>\n{}\n</think>\n''\n", "P = ''\n<think>\n{}\n</think>\n''\n", ""},
+		{"```\nP = ''\n</think>\n''\n```\n", "P = ''\n</think>\n''\n", "fenced"},
+		{"+// strips </think>\n+x()\n", "+// strips </think>\n+x()\n", ""},
 	} {
-		program, how := Program(tt.answer)
+		program, how, clear := Program(tt.answer)
+		if !clear {
+			program = unclear
+		}
 		assert.Equal(t, [2]string{tt.program, tt.how}, [2]string{program, how}, tt.answer)
 	}
 }

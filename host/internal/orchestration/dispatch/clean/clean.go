@@ -23,6 +23,7 @@ type Cleaner struct {
 	Input     edn.Value // of the request: its messages, and the tools that it offers
 	Candidate string    // for messages
 	Node      string    // for messages
+	Value     bool      // the adapter read the answer as JSON or EDN: what its strings say is content
 	Cut       bool      // set if a text was shortened
 
 	calls []edn.Value
@@ -96,6 +97,9 @@ func controlled(parts edn.Value) bool {
 // prose cleans one text. Only the key :text is limited in length; other keys
 // are parts of a structure.
 func (c *Cleaner) prose(s, key string) (string, *contract.Error) {
+	if c.Value {
+		return text.WithoutControls(s), nil
+	}
 	how := c.How
 	if key != "text" {
 		how.MaxChars = 0
