@@ -83,10 +83,14 @@ func (s *Session) With(tx *Transaction) conversation.Context {
 
 // Execute executes the agent in the transaction and appends its messages to it.
 // It does not commit. If the agent fails, nothing is appended; the messages that
-// were complete before are returned.
+// were complete before are returned. The agent is not executed on pending messages
+// that Commit would refuse; the error is then that of Commit.
 func (s *Session) Execute(
 	ctx context.Context, tx *Transaction, a conversation.Agent, m conversation.Model,
 ) ([]conversation.Message, error) {
+	if err := check(tx.base.messages, tx.Pending()); err != nil {
+		return nil, err
+	}
 	out, err := a.Execute(ctx, s.With(tx), m)
 	if err == nil {
 		tx.Extend(out...)
@@ -178,6 +182,10 @@ func (s *Session) SendStream(
 	return func(yield func(conversation.Delta, error) bool) {
 		if tx.Finalized() {
 			yield(conversation.Delta{}, conversation.ErrFinalized)
+			return
+		}
+		if err := check(tx.base.messages, tx.Pending()); err != nil {
+			yield(conversation.Delta{}, err)
 			return
 		}
 		left := false

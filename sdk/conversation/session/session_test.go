@@ -232,6 +232,29 @@ func TestSend(t *testing.T) {
 	conversationtest.Equal(t, stored(t, store), append(before, conversation.User("x"), conversation.Assistant("y")))
 }
 
+// CNV-029: the model, which may cost money, is not called on a message that cannot be committed.
+func TestNothingIsSentThatCannotBeCommitted(t *testing.T) {
+	for name, message := range map[string]conversation.Message{"empty": conversation.User(""), "zero": {}} {
+		t.Run(name, func(t *testing.T) {
+			store, calls := new(failing), 0
+			sess, before := history(t, store)
+			model := conversationtest.Model(func(conversation.Context, conversation.Options) (conversation.Message, error) {
+				calls++
+				return conversation.Assistant("y"), nil
+			})
+			var invalid *conversation.InvalidError
+			_, err := sess.Send(t.Context(), message, agent.Simple(), model)
+			require.ErrorAs(t, err, &invalid)
+			stream, tx := sess.SendStream(t.Context(), message, agent.Simple(), model)
+			defer tx.Rollback()
+			_, err = conversation.Fold(stream, func(conversation.Delta) bool { return true })
+			require.ErrorAs(t, err, &invalid)
+			assert.Zero(t, calls)
+			conversationtest.Equal(t, stored(t, store), before)
+		})
+	}
+}
+
 // CNV-020: the failure of a store leaves the transaction open, and the same
 // commit succeeds later. One that was stored all the same is a conflict, not a
 // second copy.
