@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -409,7 +410,17 @@ func TestEmbed(t *testing.T) {
 		r := newRig(t, "openai-chat", `{:intents ["model/embed"]}`, "")
 		r.unsent(r.ask(t.Context(), "model/embed", bad, "", nil), "input/invalid", bad)
 	}
-	r := newRig(t, "anthropic-messages", `{:intents ["model/embed"]}`, "")
-	o := r.ask(t.Context(), "model/embed", `{:texts ["a"]}`, "", nil)
+	const many = 2000 // short texts: what the server states is near what they have
+	r := newRig(t, "openai-chat", `{:intents ["model/embed"]}`, "")
+	vectors := make([]string, many)
+	for i := range vectors {
+		vectors[i] = fmt.Sprintf(`{"index":%d,"embedding":[1]}`, i)
+	}
+	r.server.Then(status(200, fmt.Sprintf(`{"data":[%s],"usage":{"prompt_tokens":%d}}`, strings.Join(vectors, ","), many)))
+	o := r.ask(t.Context(), "model/embed", `{:texts [`+strings.Repeat(`"a" `, many)+`]}`, "", nil)
+	require.Nil(t, o.err)
+	assert.Equal(t, "2000 :exact", o.usage.Key("tokens-in").String()+" "+o.usage.Key("tokens-mark").String(), "LLM-020")
+	r = newRig(t, "anthropic-messages", `{:intents ["model/embed"]}`, "")
+	o = r.ask(t.Context(), "model/embed", `{:texts ["a"]}`, "", nil)
 	r.unsayable(o, "a format without vectors")
 }

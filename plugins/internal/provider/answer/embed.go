@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 	"github.com/fermenthq/ferment/plugins/internal/provider/dialect"
@@ -21,7 +22,7 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 	}
 	c := &call{
 		provider: p, model: m, question: q, out: out, answer: chat.NewAnswer(),
-		request: &chat.Request{Model: m.wire(), Messages: q.Messages},
+		request: &chat.Request{Model: m.wire(), Messages: together(texts)},
 	}
 	if m.Preset.EmbedPath == "" {
 		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect).
@@ -44,6 +45,12 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 		c.settle(ctx)
 	}
 	return c.envelope(value, err), nil
+}
+
+// together returns the texts as one message, for the local count of their tokens: a text to embed has
+// none of the tokens around a message.
+func together(texts []string) []chat.Message {
+	return []chat.Message{{Role: chat.User, Content: strings.Join(texts, " ")}}
 }
 
 // vectors parses the answer.
