@@ -78,8 +78,8 @@ func (c *command) dispatchStatsCommand() *cobra.Command {
 		Long: "stats shows the candidates of each intent whose policy is learned. Outcomes are all that were counted. The pass\n" +
 			"rate is the current estimate with its 95 % interval; older outcomes count less. The other estimates say how often\n" +
 			"a candidate would have passed if it had been the first in all decisions of the period. They are computed from the\n" +
-			"recorded probability of each choice: inverse has no bias, normalised varies less. They use only decisions that\n" +
-			"were made at random and whose first candidate was accepted or refused.",
+			"recorded probability of each choice: inverse has no bias before it is cut to 0 to 1, normalised varies less.\n" +
+			"They use only decisions that were made at random and whose first candidate was accepted or refused.",
 		Example: "  ferment dispatch stats\n  ferment dispatch stats --since 7d --json\n  ferment dispatch stats --intent text/respond",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -91,18 +91,21 @@ func (l *lines) next(ctx context.Context, in *bufio.Reader) (line string, err er
 	}
 }
 
-// readLine reads a line with its continuation lines.
+// readLine reads a line with its continuation lines. A backslash that nothing follows is text.
 func readLine(in *bufio.Reader) (string, error) {
 	var all strings.Builder
 	for {
 		line, err := in.ReadString('\n')
 		line = strings.TrimRight(line, "\r\n")
 		more, continued := strings.CutSuffix(line, `\`)
-		all.WriteString(more)
+		if continued && err == nil {
+			_, err = in.Peek(1)
+		}
 		if !continued || err != nil {
+			all.WriteString(line)
 			return all.String(), err
 		}
-		all.WriteByte('\n')
+		all.WriteString(more + "\n")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,13 @@ func TestTextsOfLines(t *testing.T) {
 		lines = append(lines, trimmed(line))
 	}
 	assert.Equal(t, []string{"", "\tall:\n\t\tcc"}, lines)
+	for input, want := range map[string]string{"a\\\nb\\\n": "a\nb\\", "a\\": "a\\", "a\\\n\n": "a\n", "\\\n": "\\"} {
+		line, err := readLine(bufio.NewReader(strings.NewReader(input)))
+		if err != nil {
+			require.ErrorIs(t, err, io.EOF)
+		}
+		assert.Equal(t, want, line, "a backslash at the end of the input is text: %q", input)
+	}
 }
 
 // No answer of the host has the messages of the whole conversation.
