@@ -283,14 +283,27 @@ func (s *Store) hasTable(ctx context.Context, statement string) (bool, error) {
 }
 
 // verifyHost verifies the chain of the host stream and returns the first damage, nil if there is
-// none.
+// none. It may run while the store is in use: damage is looked for again, since retention may have
+// removed records in the meantime.
 func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 	if there, err := s.hasHost(ctx); err != nil || !there {
 		return nil, err
 	}
+	d, err := s.verifyHostOnce(ctx)
+	if err == nil && d != nil {
+		d, err = s.verifyHostOnce(ctx)
+	}
+	return d, err
+}
+
+func (s *Store) verifyHostOnce(ctx context.Context) (*Damage, error) {
+	end, d, err := s.hostTail(ctx) // first: later records may come after it
+	if err != nil {
+		return nil, err
+	}
 	var chain sum
 	var before, last int
-	err := s.read.one(ctx, "host_head", nil, []any{&before, &chain})
+	err = s.read.one(ctx, "host_head", nil, []any{&before, &chain})
 	if errors.Is(err, sql.ErrNoRows) {
 		return &Damage{Run: journal.HostRun, What: "the head of the stream is missing"}, nil
 	}
@@ -300,7 +313,13 @@ func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 	if err != nil {
 		return nil, err
 	}
-	var d *Damage
+	last = max(last, int(end.n))
+	changed := func(at int) *Damage {
+		return &Damage{Run: journal.HostRun, Seq: at, What: "the record is not what was written"}
+	}
+	if end.known && before == int(end.n) && chain != end.chain {
+		return changed(before), nil
+	}
 	for at := before; at < last; {
 		row, found := hostRow{}, 0
 		err := s.read.all(ctx, "host_records", []any{at, page}, row.columns(), func() error {
@@ -308,12 +327,14 @@ func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 			if at++; row.n != at {
 				return &Damage{Run: journal.HostRun, Seq: at, What: "the record is missing"}
 			}
-			if chain = chained(chain, row.body); chain != row.chain {
-				return &Damage{Run: journal.HostRun, Seq: at, What: "the record is not what was written"}
+			chain = chained(chain, row.body)
+			if chain != row.chain || end.known && at == int(end.n) && chain != end.chain {
+				return changed(at)
 			}
 			_, err := row.record()
 			return err
 		})
+		var d *Damage
 		switch {
 		case errors.As(err, &d):
 			return d, nil
@@ -323,28 +344,21 @@ func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 			return &Damage{Run: journal.HostRun, Seq: at + 1, What: "the record is missing"}, nil
 		}
 	}
-	return s.verifyHostTail(ctx, last, chain)
+	return d, nil
 }
 
-// verifyHostTail compares the last record of the host with the one that was written last.
-func (s *Store) verifyHostTail(ctx context.Context, last int, chain sum) (*Damage, error) {
+// hostTail reads what was written last. known is false in databases of older versions. d is the
+// damage of a database that has lost it.
+func (s *Store) hostTail(ctx context.Context) (end hostEnd, d *Damage, err error) {
 	if there, err := s.hasTable(ctx, "host_tail_table"); err != nil || !there {
-		return nil, err
+		return end, nil, err
 	}
-	var written int
-	var end sum
-	err := s.read.one(ctx, "host_end", nil, []any{&written, &end})
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return &Damage{Run: journal.HostRun, What: "the end of the stream is missing"}, nil
-	case err != nil:
-		return nil, err
-	case written > last:
-		return &Damage{Run: journal.HostRun, Seq: last + 1, What: "the record is missing"}, nil
-	case written < last || chain != end:
-		return &Damage{Run: journal.HostRun, Seq: last, What: "the record is not what was written"}, nil
+	err = s.read.one(ctx, "host_end", nil, []any{&end.n, &end.chain})
+	if errors.Is(err, sql.ErrNoRows) {
+		return end, &Damage{Run: journal.HostRun, What: "the end of the stream is missing"}, nil
 	}
-	return nil, nil
+	end.known = err == nil
+	return end, nil, err
 }
 
 // maxHostRemoved is the maximum number of records that one transaction removes, because other

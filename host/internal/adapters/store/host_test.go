@@ -205,6 +205,34 @@ func TestTheStreamLastsAndIsVerified(t *testing.T) {
 	})
 }
 
+// TEL-002: a stream that is verified while records are added and removed is not damaged.
+func TestTheStreamIsVerifiedInUse(t *testing.T) {
+	onEach(t, func(t *testing.T, on backend) {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		s := on.openAt(t, t.TempDir(), func(o *Options) { o.Limits.Retain, o.Now = Retention{Age: time.Millisecond}, time.Now })
+		recorded(t, s.HostStream(), time.Now(), denial(1))
+		var writers sync.WaitGroup
+		writers.Go(func() {
+			for n := 2; ctx.Err() == nil; n++ {
+				wait, err := s.HostStream().Record(context.Background(), time.Now(), denial(n))
+				if assert.NoError(t, err) {
+					assert.NoError(t, wait(context.Background()))
+				}
+			}
+		})
+		for range 50 {
+			damage, err := s.VerifyAll(ctx)
+			require.NoError(t, err)
+			require.Empty(t, damage)
+			_, err = s.retainHost(ctx)
+			require.NoError(t, err)
+		}
+		stop()
+		writers.Wait()
+	})
+}
+
 // TEL-002: records that were removed at the end of the stream are missing too, also when others follow.
 func TestTheEndOfTheStreamIsVerified(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
