@@ -238,7 +238,7 @@ func TestWatchesAreNoRequests(t *testing.T) {
 	b.call("context/put-frame", putNote)
 	cancel()
 	for range watches {
-		<-ended
+		require.ErrorIs(t, <-ended, context.Canceled)
 	}
 }
 

@@ -23,13 +23,15 @@ type steady struct {
 	lost int
 }
 
-// Write implements io.Writer. A line that is lost or late has no error.
+// Write implements io.Writer. A line that is lost has no error, that of a late one is returned for the
+// next line.
 func (s *steady) Write(line []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var failed error
 	if s.late != nil {
 		select {
-		case <-s.late:
+		case failed = <-s.late:
 			s.late = nil
 		default:
 			s.lost++
@@ -53,10 +55,10 @@ func (s *steady) Write(line []byte) (int, error) {
 	defer timer.Stop()
 	select {
 	case err := <-written:
-		return len(line), err
+		return len(line), errors.Join(failed, err)
 	case <-timer.C:
 		s.late = written
-		return len(line), nil
+		return len(line), failed
 	}
 }
 
