@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -129,8 +130,9 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	return queue
 }
 
-// shareSpent is the cause of the end of a call that used its share of the time.
-var shareSpent = contract.Errorf("timeout/soft", "the share of the time that is left for this attempt has passed")
+// errShare is the cause of the end of a call that used its share of the time. It is not typed: for the
+// plugin the call is canceled.
+var errShare = errors.New("the share of the time that is left for this attempt has passed")
 
 // callAlone makes the call of a step of a cascade. The call is canceled at the end of its
 // share, except if text of it was shown that cannot be retracted.
@@ -142,14 +144,14 @@ func (o *operation) callAlone(ctx context.Context, a *attempt) {
 		defer cancel(nil)
 		timer := time.AfterFunc(a.share, func() {
 			if !a.stream.Committed() {
-				cancel(shareSpent)
+				cancel(errShare)
 			}
 		})
 		defer timer.Stop()
 	}
 	a.answer, a.failed = a.invoke(own)
 	a.ended = o.node.now()
-	a.shareSpent = context.Cause(own) == shareSpent
+	a.shareSpent = errors.Is(context.Cause(own), errShare)
 }
 
 // share returns how long an attempt may take so that the next candidate is reached before
@@ -171,7 +173,7 @@ func (o *operation) share(ctx context.Context, a *attempt) time.Duration {
 	if calls, limited := o.funds.CallsLeft(); limited && calls == 0 {
 		return 0
 	}
-	late := o.attempts.failure(ctx, nil, shareSpent)
+	late := o.attempts.failure(ctx, nil, contract.Errorf("timeout/soft", "%w", errShare))
 	late.Outcome, late.Recovery = flow.Unknown, a.recovery
 	if !o.machine.GoesOn(late) {
 		return 0

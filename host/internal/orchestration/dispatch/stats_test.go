@@ -128,12 +128,20 @@ func TestBreakerIgnores(t *testing.T) {
 			assert.Equal(t, "a ", r.events()[0], name)
 		}
 	}
-	own := worldWithStats(t, "", "")
-	own.On("t/a", caused(model)).On("t/b", out(`{:n 2}`))
-	for range 5 {
-		serve(t, own, order{layer: retries(0, 1)})
+	for what, counts := range map[string]dispatchtest.Step{
+		"a cause in its own backend": caused(model),
+		"a cause of its own":         caused(model.WithWhere("cap/id", edn.K("t/a"))),
+		"a call that hangs":          {Hang: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			own := worldWithStats(t, "", "")
+			own.On("t/a", counts).On("t/b", out(`{:n 2}`))
+			for range 5 {
+				serve(t, own, order{layer: retries(0, 1), deadline: time.Second})
+			}
+			assert.Equal(t, "b ", serve(t, own, order{layer: retries(0, 1), deadline: time.Second}).events()[0], what)
+		})
 	}
-	assert.Equal(t, "b ", serve(t, own, order{layer: retries(0, 1)}).events()[0], "a cause in its own backend counts")
 	synctest.Test(t, func(t *testing.T) {
 		w := worldWithStats(t, "", "")
 		w.On("t/a", dispatchtest.Step{Hang: true}).On("t/b", in(ms, out(`{:n 2}`)))

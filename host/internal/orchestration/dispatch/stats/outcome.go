@@ -27,7 +27,7 @@ type End struct {
 // and is called at most once.
 func (cs *Candidate) Record(now time.Time, permit breaker.Permit, e End, draw func() float64) {
 	cs.learnHeadroom(e.Err, e.Edition)
-	outcome := outcomeOf(e.Err)
+	outcome := outcomeOf(e.Err, cs.capID)
 	if e.Ignored {
 		outcome = breaker.Ignored
 	}
@@ -90,11 +90,11 @@ func isConfigurationFailure(err *contract.Error) bool {
 // outcomeOf maps the end of an attempt to a breaker outcome. An answer is a
 // success whatever the gates decide. An error is a failure only if the plugin
 // or its backend caused it.
-func outcomeOf(err *contract.Error) breaker.Outcome {
+func outcomeOf(err *contract.Error, capID string) breaker.Outcome {
 	switch {
 	case err == nil:
 		return breaker.Success
-	case relayed(err):
+	case relayed(err, capID):
 		return breaker.Ignored
 	case err.Class != contract.ClassRetry && err.Class != contract.ClassSwitch:
 		return breaker.Ignored
@@ -108,13 +108,13 @@ func outcomeOf(err *contract.Error) breaker.Outcome {
 // capability made to the host: the request was refused, or another capability failed,
 // which its own breaker counts. Otherwise one model could close the capability that calls
 // it to all others.
-func relayed(err *contract.Error) bool {
+func relayed(err *contract.Error, capID string) bool {
 	if err.Source != contract.SourceDownstream {
 		return false
 	}
 	for cause := range err.Cause.Chain() {
 		refused := cause.Source == contract.SourceRequest || cause.Source == contract.SourceHost
-		if refused || !cause.Where.Key("cap/id").IsNil() {
+		if of, ok := cause.Where.Key("cap/id").AsKeyword(); refused || ok && of != capID {
 			return true
 		}
 	}
