@@ -248,8 +248,15 @@ func isEvent(b journal.Body) int64 {
 	return 0
 }
 
+// findHostEnd reads the end of the stream. If its row was removed, which verification reports, the
+// stream goes on behind the last record.
 func (w *writer) findHostEnd(ctx context.Context) error {
 	err := w.sql.one(ctx, "host_end", nil, []any{&w.host.n, &w.host.chain})
+	if errors.Is(err, sql.ErrNoRows) {
+		if err = w.sql.one(ctx, "last_host_record", nil, []any{&w.host.n, &w.host.chain}); err == nil {
+			_, err = w.sql.exec(ctx, "add_host_tail", w.host.n, w.host.chain)
+		}
+	}
 	w.host.known = err == nil
 	return err
 }

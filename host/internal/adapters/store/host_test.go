@@ -255,6 +255,7 @@ func TestTheEndOfTheStreamIsVerified(t *testing.T) {
 		damage, err := s.VerifyAll(ctx)
 		require.NoError(t, err)
 		assert.Equal(t, missing, damage)
+		recorded(t, s.HostStream(), start, denial(5))
 	})
 }
 

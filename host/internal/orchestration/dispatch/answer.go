@@ -54,13 +54,9 @@ func (a *attempt) classifyLostCall(ctx context.Context) {
 			a.capability.ID).WithCause(cause(err))
 		a.label, a.outcome, a.late = journal.OutcomeUnknown, flow.Unknown, true
 		return
-	case a.shareSpent, late(l.end):
-		within := l.given()
-		if a.shareSpent {
-			within = a.share
-		}
+	case late(l.end):
 		a.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", n.w.Node, a.capability.ID,
-			within).WithCause(cause(err))
+			l.given()).WithCause(cause(err))
 		a.label, a.outcome = journal.OutcomeUnknown, flow.Unknown
 		return
 	}

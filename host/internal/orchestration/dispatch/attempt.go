@@ -29,8 +29,6 @@ type attempt struct {
 	call        Call
 	prompt      prompt.Composed // of a language model, else zero
 	limits      limits
-	share       time.Duration // see operation.share
-	shareSpent  bool          // the call was canceled at the end of its share
 	started     time.Time
 	stats       *stats.Candidate // nil without statistics
 	permit      breaker.Permit

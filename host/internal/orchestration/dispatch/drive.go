@@ -137,12 +137,12 @@ var errShare = errors.New("the share of the time that is left for this attempt h
 // callAlone makes the call of a step of a cascade. The call is canceled at the end of its
 // share, except if text of it was shown that cannot be retracted.
 func (o *operation) callAlone(ctx context.Context, a *attempt) {
-	own := ctx
-	if a.share = o.share(ctx, a); a.share > 0 {
+	own, share := ctx, o.share(ctx, a)
+	if share > 0 {
 		var cancel context.CancelCauseFunc
 		own, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := time.AfterFunc(a.share, func() {
+		timer := time.AfterFunc(share, func() {
 			if !a.stream.Committed() {
 				cancel(errShare)
 			}
@@ -151,7 +151,9 @@ func (o *operation) callAlone(ctx context.Context, a *attempt) {
 	}
 	a.answer, a.failed = a.invoke(own)
 	a.ended = o.node.now()
-	a.shareSpent = errors.Is(context.Cause(own), errShare)
+	if errors.Is(context.Cause(own), errShare) {
+		a.limits.begun, a.limits.end = a.started, a.started.Add(share)
+	}
 }
 
 // share returns how long an attempt may take so that the next candidate is reached before
@@ -164,7 +166,7 @@ func (o *operation) share(ctx context.Context, a *attempt) time.Duration {
 	if d := n.w.Deadline; !d.IsZero() && (!bounded || d.Before(end)) {
 		end, bounded = d, true
 	}
-	if own := a.limits.end; !bounded || !c.External() || a.past != nil || !own.IsZero() && own.Before(end) {
+	if own := a.limits.soft; !bounded || !c.External() || a.past != nil || !own.IsZero() && own.Before(end) {
 		return 0
 	}
 	if _, left := o.machine.Next(flow.Situation{Accepted: o.candidates.binding.Accepted}); !left {

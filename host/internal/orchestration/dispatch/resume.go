@@ -74,7 +74,9 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		}
 		lostWithHost := t.Lost && !n.asksStill(t)
 		if p.begin(t, lostWithHost); !lostWithHost {
-			p.ended, p.only, lost = append(p.ended, t), "", nil
+			if p.ended, p.only = append(p.ended, t), ""; start.Entrant == "" { // it was made after the lost one
+				lost = nil
+			}
 			continue
 		}
 		err, class := LostWithHost(), n.recoveryNow(start)
@@ -259,13 +261,13 @@ func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy str
 	return a
 }
 
-// recalled returns the recorded end of the call. The answer is the one before
-// its clean-up.
+// recalled returns the recorded end of the call. The answer is the one after its clean-up, whose rules
+// may be others today; if the clean-up refused it, it is the one before.
 func (a *attempt) recalled() (Answer, error) {
 	end := a.past.Finished
-	response := end.Raw.Value()
+	response := end.Result.Value()
 	if response.IsNil() {
-		response = end.Result.Value()
+		response = end.Raw.Value()
 	}
 	response = a.n.run.Secrets.Restore(response)
 	if end.Err != nil {

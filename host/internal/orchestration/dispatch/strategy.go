@@ -57,7 +57,7 @@ func (o *operation) selectStrategy() strategy {
 		return cascade
 	}
 	accepted := o.candidates.binding.Accepted
-	if o.node.w.Op != "call" || !o.candidates.repeatable(accepted) || o.attempts.past.isCascade() {
+	if o.node.w.Op != "call" || !o.candidates.repeatable(accepted) {
 		return cascade
 	}
 	cascade.candidates = max(cascade.candidates, s.width)
@@ -68,7 +68,7 @@ func (o *operation) selectStrategy() strategy {
 	if s.name == policy.Hedge && s.after == 0 && len(accepted) > 0 {
 		s.after = o.usualLatency(accepted[0])
 	}
-	if s.width < 2 || s.name == policy.Hedge && s.after == 0 {
+	if s.width < 2 || s.name == policy.Hedge && s.after == 0 || o.attempts.past.isCascade() {
 		return cascade
 	}
 	return s

@@ -102,15 +102,20 @@ func TestAPausedReaderStopsNothing(t *testing.T) {
 				log.Info("step", "of", i)
 			}
 			assert.Equal(t, time.Second, time.Since(begun))
+			out.resume <- struct{}{}
+			synctest.Wait()
+			log.Info("late again")
+			assert.Less(t, time.Since(begun), 1100*time.Millisecond, "a reader that is slow costs no second again")
 			close(out.resume)
 			synctest.Wait()
 			log.Info("after")
 			flush()
 			all := strings.Split(strings.TrimSpace(out.String()), "\n")
-			require.Len(t, all, 3, out.String())
+			require.Len(t, all, 4, out.String())
 			assert.Contains(t, all[0], "step")
 			assert.Regexp(t, `lost.*\b99\b`, all[1])
-			assert.Contains(t, all[2], "after")
+			assert.Contains(t, all[2], "late again")
+			assert.Contains(t, all[3], "after")
 		})
 	}
 }

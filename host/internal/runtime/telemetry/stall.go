@@ -14,12 +14,13 @@ const patience = time.Second
 
 // steady is a writer of JSON lines that does not stop with its reader. A full pipe and a paused
 // terminal block a write; while one takes longer than patience, further lines are lost. The first
-// line after it follows one with their number.
+// line after it follows one with their number, and waits for a hundredth of patience only.
 type steady struct {
 	out io.Writer
 
 	mu   sync.Mutex
 	late chan error // receives the result of a write that took longer; nil: there is none
+	slow bool       // the last write took longer
 	lost int
 }
 
@@ -51,13 +52,18 @@ func (s *steady) Write(line []byte) (int, error) {
 		}
 		written <- failed
 	}()
-	timer := time.NewTimer(patience)
+	wait := patience
+	if s.slow {
+		wait = patience / 100
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case err := <-written:
+		s.slow = false
 		return len(line), errors.Join(failed, err)
 	case <-timer.C:
-		s.late = written
+		s.late, s.slow = written, true
 		return len(line), failed
 	}
 }

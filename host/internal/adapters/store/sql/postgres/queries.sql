@@ -463,6 +463,10 @@ DELETE FROM action_keys WHERE created < $1
 INSERT INTO host_records (n, at, kind, event, chain, body) VALUES ($1, $2, $3, $4, $5, $6)
 -- name: host_end
 SELECT n, chain FROM host_tail
+-- name: last_host_record
+SELECT n, chain FROM (SELECT n, chain FROM host_records UNION ALL SELECT n, chain FROM host_head) AS ends ORDER BY n DESC LIMIT 1
+-- name: add_host_tail
+INSERT INTO host_tail (n, chain) VALUES ($1, $2)
 -- name: set_host_tail
 UPDATE host_tail SET n = $1, chain = $2
 -- name: host_head
