@@ -303,6 +303,27 @@ func TestReplayAfterALostFallback(t *testing.T) {
 	}
 }
 
+// JRN-040: a tournament that found one candidate ready, and so tries its candidates in turn, has as many
+// after a restart: the recorded answer of the second is taken without a call.
+func TestResumedCascadeOfATournament(t *testing.T) {
+	text := asking("[:a/down :a/two]", ":strategy :tournament :tournament {:width 2} :retry {:fallback-max 0}", "{}", "")
+	w := resumeWorld(t)
+	w.SetState("a/two", dispatch.CapState{})
+	w.Func("a/down", func(context.Context, dispatch.Call) dispatchtest.Step {
+		w.SetState("a/two", dispatch.CapState{Ready: true})
+		return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "down")}
+	})
+	_, err, whole := do(t, service(t, w), text)
+	require.Nil(t, err, "%v", err)
+	committed := func(r journal.Record) bool { return r.Body.Kind() == journal.KindNodeCommitted }
+	later := resumeWorld(t)
+	all, err := resumed(t, later, cutBefore(t, whole, false, committed), crashed)
+	require.Nil(t, err, "%v", err)
+	assert.Empty(t, later.Calls())
+	_, missed := act.Replay(t.Context(), service(t, resumeWorld(t)).Config(), all[0].Run, decoded(t, all))
+	assert.Nil(t, missed, "%v", missed)
+}
+
 // JRN-050: the replay of a run that passed its deadline while no host executed it, or was canceled
 // while it was suspended, ends in the same way, also if the failure of the open node would be kept.
 func TestReplayOfARunThatDidNotGoOn(t *testing.T) {
