@@ -68,7 +68,7 @@ func (r Report) tooLong() bool {
 		return true
 	}
 	for _, wording := range tooLongWordings() {
-		if wording.MatchString(r.own()) {
+		if wording.MatchString(r.Own()) {
 			return true
 		}
 	}
@@ -83,7 +83,7 @@ func (r Report) sizes() (in, window int64) {
 	}
 	for _, wording := range tooLongWordings() {
 		i, w := wording.SubexpIndex("in"), wording.SubexpIndex("window")
-		if found := wording.FindStringSubmatch(r.own()); found != nil && i > 0 && w > 0 {
+		if found := wording.FindStringSubmatch(r.Own()); found != nil && i > 0 && w > 0 {
 			in, _ = strconv.ParseInt(found[i], 10, 64) // 0 if it is too large
 			window, _ = strconv.ParseInt(found[w], 10, 64)
 			return in, window

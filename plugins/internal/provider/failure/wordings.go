@@ -1,9 +1,6 @@
 package failure
 
-import (
-	"regexp"
-	"strings"
-)
+import "regexp"
 
 // wording is the common wording of the bodies of a failure, for servers whose status does not show
 // it.
@@ -64,19 +61,20 @@ const moderated = "flagged_input"
 // echo matches the beginning of what servers repeat of a request or of an answer in a message, quoted
 // a text in quotation marks, such as the name of a tool. A text that was cut has no closing mark.
 var (
-	echo   = regexp.MustCompile(`(?i)[\[{]|\braw=|\binput:|failed to parse input`)
-	quoted = regexp.MustCompile("(^|[\\s(:=,])(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|`[^`]*(?:`|$))")
+	echo      = regexp.MustCompile(`(?i)[\[{]|\braw=|\binput:|failed to parse input`)
+	fieldName = regexp.MustCompile("['\"`](?:inputs|max_new_tokens|stream)['\"`]$")
+	quoted    = regexp.MustCompile("(^|[\\s(:=,])(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|`[^`]*(?:`|$))")
 )
 
-// own returns the message without the words of a user or a model that it repeats, of which none may
+// Own returns the message without the words of a user or a model that it repeats, of which none may
 // decide about the failure. The names of fields that the server itself quotes remain.
-func (r Report) own() string {
+func (r Report) Own() string {
 	message := r.Message
 	if at := echo.FindStringIndex(message); at != nil {
 		message = message[:at[0]]
 	}
 	return quoted.ReplaceAllStringFunc(message, func(part string) string {
-		if strings.HasSuffix(part, "`inputs`") || strings.HasSuffix(part, "`max_new_tokens`") {
+		if fieldName.MatchString(part) {
 			return part
 		}
 		return " "
