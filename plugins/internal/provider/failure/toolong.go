@@ -35,8 +35,8 @@ var tooLongWordings = sync.OnceValue(func() []*regexp.Regexp {
 		// LM Studio
 		`keep the first (?P<in>\d+) tokens .*context length of only (?P<window>\d+)`,
 		`n_keep:? \(?(?P<in>\d+)\)? ?>= ?n_ctx:? \(?(?P<window>\d+)`,
-		// several
-		`context (window|length|size)|exceeds the available context`,
+		// several, and the class of LiteLLM
+		`context ?(window|length|size)|exceeds the available context`,
 		// Anthropic, Bedrock
 		`prompt is too long: (?P<in>\d+) tokens > (?P<window>\d+) maximum`,
 		`exceed context limit: (?P<in>\d+) \+ \d+ > (?P<window>\d+)`,
