@@ -130,6 +130,9 @@ func TestRefusedStream(t *testing.T) {
 		{"openai-chat", verify},
 		{"openai-responses", verify},
 		{"openai-chat", `{"error":{"message":"Unsupported parameter: 'stream' is not supported with this model."}}`},
+		{"openai-chat", `{"error":{"message":"Unrecognized request argument supplied: stream"}}`},
+		{"openai-chat", `{"error":{"message":"The model 'sample' does not support streaming"}}`},
+		{"openai-chat", `{"error":{"message":"Streaming is not supported for this model.","code":"unsupported"}}`},
 		{"anthropic-messages", `{"type":"error","error":{"type":"invalid_request_error","message":"stream: Extra inputs are not permitted"}}`},
 	} {
 		whole := habits(tt.dialect)[0]
@@ -153,6 +156,30 @@ func TestRefusedStream(t *testing.T) {
 		o = r.says("")
 		require.NotNil(t, o.err, tt.body)
 		assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: it is not requested already", tt.body)
+	}
+}
+
+// LLM-010: an error of one request that has the word stream does not end the streaming of later ones.
+func TestStreamOfRequest(t *testing.T) {
+	for _, message := range []string{
+		"Unsupported MIME type: application/octet-stream",
+		"Unsupported file: photo.stream",
+		"cannot decode the image: unexpected end of stream",
+		"n > 1 is not supported with streaming",
+		"logprobs are not supported with stream = true",
+		"This model does not support streaming with tools.",
+		"Streaming is not supported with n > 1",
+		"tool 'stream' is not supported",
+		"unexpected text 'Streaming is not supported for this model.'",
+		`unsupported part: {"text":"the model does not support streaming."}`,
+	} {
+		r := newRig(t, "openai-chat", `{}`, "", status(400, fmt.Sprintf(`{"error":{"message":%q}}`, message)))
+		o := r.says("")
+		require.NotNil(t, o.err, message)
+		assert.Equal(t, "provider/request-invalid", o.err.Type, "%s: %s", message, o.err)
+		r.server.Then(habits("openai-chat")[0])
+		r.says("")
+		assert.Equal(t, "true", r.field("stream"), message)
 	}
 }
 

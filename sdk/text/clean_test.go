@@ -3,11 +3,14 @@ package text
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // TXT-002: removed reasoning, and content that stays.
@@ -229,6 +232,29 @@ func TestClean(t *testing.T) {
 	assert.False(t, got.Broken || len(got.Calls) > 0)
 	got = Clean("a\n\n\nb\n```\n1\n\n\n2\n```", Cleaning{Collapse: true})
 	assert.Equal(t, "a\n\nb\n```\n1\n\n\n2\n```", got.Text)
+}
+
+// TXT-008: reasoning before a program is removed in linear time. The bound excludes quadratic time.
+func TestReasoningBeforeIsLinear(t *testing.T) {
+	for _, part := range []string{
+		"</think>\n", "</think>\n\n", "<think></think>", "<think>a</think>\n", "```a\n</think>\n", "~~~\n</think>\n```a\n</think>\n",
+		"`a` ", "\n", " ", "a </think>", "<think>", "</think>  ",
+	} {
+		spent := func(n int) time.Duration {
+			s := strings.Repeat(part, n)
+			start := proof.Spent()
+			rest := WithoutReasoningBefore(s)
+			assert.True(t, strings.HasSuffix(s, rest), part)
+			return max(proof.Spent()-start, 50*time.Microsecond)
+		}
+		var small, large time.Duration
+		for range 5 { // the best of five, because other work such as garbage collection is measured too
+			if small, large = spent(1000), spent(16_000); large < 80*small {
+				break
+			}
+		}
+		assert.Less(t, large, 80*small, "%q: %v, then %v", part, small, large)
+	}
 }
 
 // TXT-008

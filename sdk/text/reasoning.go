@@ -1,8 +1,8 @@
 package text
 
 import (
+	"bytes"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -88,61 +88,75 @@ func WithoutReasoning(s string) string {
 
 // WithoutReasoningBefore returns a program without the reasoning before it: blocks at its beginning,
 // and the text up to a closing tag that no opening one precedes, if it is alone in its line or at the
-// end of a paragraph. Other tags are a part of the program.
+// end of a paragraph. Other tags are a part of the program. It takes linear time.
 func WithoutReasoningBefore(program string) string {
 	for {
-		rest, ok := afterBlock(program)
+		end, ok := afterBlock(program)
 		if !ok {
 			break
 		}
-		program = rest
+		program = program[end:]
 	}
-	for {
-		at := closingLine(program)
-		if at == nil || openingTag.MatchString(program[:at[0]]) {
-			return program
+	tags := len(program)
+	if at := openingTag.FindStringIndex(program); at != nil {
+		tags = at[0]
+	}
+	code, fence := closedCode(program, 0)
+	cut, restarted := 0, false
+	for _, at := range closingLines.FindAllStringIndex(program, -1) {
+		if at[0] >= tags {
+			break
 		}
-		program = program[at[1]:]
+		for len(code) > 0 && code[0].End <= at[0] {
+			code = code[1:]
+		}
+		if len(code) > 0 && code[0].Start < at[1] {
+			continue
+		}
+		if cut = at[1]; at[0] >= fence && !restarted { // once, so that the time is linear
+			code, _ = closedCode(program, cut)
+			restarted = true
+		}
 	}
+	return program[cut:]
 }
 
-// closingLine returns the place of the first closing tag outside of code that ends a line of
-// reasoning; nil if there is none. An unclosed fence is not treated as code, because reasoning may
-// have opened it.
-func closingLine(s string) []int {
-	code, closed := Code(s)
-	if !closed {
-		code = code[:len(code)-1]
+// closedCode returns the code of a text from an offset, and the start of its unclosed fence; its length
+// if there is none. That fence is not code, because reasoning may have opened it.
+func closedCode(s string, from int) (code []Span, fence int) {
+	code, closed := Code(s[from:])
+	for i := range code {
+		code[i].Start += from
+		code[i].End += from
 	}
-	for _, at := range closingLines.FindAllStringIndex(s, -1) {
-		if !slices.ContainsFunc(code, func(c Span) bool { return c.Start < at[1] && at[0] < c.End }) {
-			return at
-		}
+	if closed {
+		return code, len(s)
 	}
-	return nil
+	last := len(code) - 1
+	return code[:last], code[last].Start
 }
 
 var (
-	closingLines = regexp.MustCompile(`(?i)(?:^|\n)[ \t]*</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n|$)|` +
+	closingLines = regexp.MustCompile(`(?i)(?m:^)[ \t]*</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n|$)|` +
 		`</(?:think|thinking|reasoning)>[ \t]*\r?(?:\n[ \t]*\r?(?:\n|$)|$)`)
 	openingTag = regexp.MustCompile(`(?i)<(?:think|thinking|reasoning)>`)
 )
 
-// afterBlock returns the text behind the block that s begins with; ok is false if s begins with
-// something else.
-func afterBlock(s string) (rest string, ok bool) {
+// afterBlock returns the end of the block that s begins with; ok is false if s begins with something
+// else.
+func afterBlock(s string) (end int, ok bool) {
 	f := filter{outer: newMarks()}
 	for i := range len(s) {
-		was := f.inside
+		was, before := f.inside, len(f.out)
 		f.next(s[i])
 		switch {
 		case was && !f.inside:
-			return string(f.out) + string(f.held) + s[i+1:], true
-		case !f.inside && strings.TrimSpace(string(f.out)) != "", f.void:
-			return "", false
+			return i + 1 - (len(f.out) - before) - len(f.held), true
+		case f.void, len(bytes.TrimSpace(f.out[before:])) > 0:
+			return 0, false
 		}
 	}
-	return "", f.inside
+	return len(s), f.inside
 }
 
 func (f *filter) next(c byte) {

@@ -325,7 +325,7 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 	}
 	if row == failure.RequestInvalid {
 		said := known.Report.Message + " " + known.Report.Words
-		rejected, needed := dialect.Rejects(known.Report.Param, said, c.fields)
+		rejected, needed := dialect.Rejects(known.Report.Param, said, known.Report.Own(), c.fields)
 		if needed {
 			row = failure.Unsayable
 		} else if rejected.Field != "" && c.model.Learned.reject(rejected) {

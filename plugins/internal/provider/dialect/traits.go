@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -280,8 +281,8 @@ func rename(body map[string]any, names map[string]string) {
 // parameter that it names, or the one quoted in its message, which includes its codes. If the server
 // supports the field with other values, the result has the value too. A value outside the range of a
 // field is an error of the request and not a rejected field. needed means that the request cannot omit
-// the field.
-func Rejects(param, message string, body map[string]any) (rejected chat.Rejected, needed bool) {
+// the field. own is the message without what it repeats of the request.
+func Rejects(param, message, own string, body map[string]any) (rejected chat.Rejected, needed bool) {
 	message = strings.ToLower(message)
 	if !holds(message, "support", "unknown", "unrecognized", "not permitted", "not allowed", "unexpected", "cannot both",
 		"deprecated", "extra_forbidden", "must be one of", "input should be '") {
@@ -309,7 +310,7 @@ func Rejects(param, message string, body map[string]any) (rejected chat.Rejected
 	if i := slices.IndexFunc(features(), names); i >= 0 {
 		return chat.Rejected{Field: features()[i]}, true
 	}
-	if names(streamField) && body[streamField] == true {
+	if body[streamField] == true && (param == streamField || param == "" && refusesStream.MatchString(own)) {
 		return chat.Rejected{Field: streamField}, false
 	}
 	return chat.Rejected{}, false
@@ -318,6 +319,13 @@ func Rejects(param, message string, body map[string]any) (rejected chat.Rejected
 // streamField requests a stream. In place of a rejected one, answers are requested in one piece: OpenAI
 // streams some models only to verified organizations (continuedev/continue#7129).
 const streamField = "stream"
+
+// refusesStream matches what servers write of a model that they do not stream. The word alone also names
+// types, files and tools of a caller, or a combination of fields, and each request has the field.
+var refusesStream = regexp.MustCompile(`(?i)^stream:|` +
+	`(?:parameter|field|argument|value|supplied):? ?['"` + "`" + `]?stream\b|\bto stream this model|` +
+	`(?:does not|doesn't) support streaming(?:[.,;]|$| (?:for|with) th(?:is|e) model)|` +
+	`(?:^|[.:-] )(?:stream|streaming) is not (?:supported|allowed)(?:[.,;]|$| (?:for|with|by) th(?:is|e) model)`)
 
 // maxValue is the maximum length of a rejected value that is returned.
 const maxValue = 256

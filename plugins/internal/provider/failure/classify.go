@@ -90,7 +90,7 @@ func (r Report) overloaded() bool { return r.has("overloaded") }
 var aboutModel = regexp.MustCompile(`(?i)\bmodels?\b`)
 
 func (r Report) noModel() bool {
-	if !aboutModel.MatchString(r.own()) {
+	if !aboutModel.MatchString(r.Own()) {
 		return false
 	}
 	return r.has("not_found") || // anthropic: the message is "model: NAME"
@@ -102,7 +102,7 @@ func (r Report) noModel() bool {
 func (r Report) has(words ...string) bool {
 	text := r.Words
 	if text == "" {
-		text = strings.ToLower(r.own())
+		text = strings.ToLower(r.Own())
 	}
 	for _, w := range words {
 		if strings.Contains(text, w) {
@@ -113,7 +113,7 @@ func (r Report) has(words ...string) bool {
 }
 
 func (r Report) says(phrases ...string) bool {
-	m := strings.ToLower(r.own())
+	m := strings.ToLower(r.Own())
 	for _, p := range phrases {
 		if strings.Contains(m, p) {
 			return true

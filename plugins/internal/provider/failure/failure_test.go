@@ -165,6 +165,11 @@ func TestRepeatedWords(t *testing.T) {
 		{"OpenAI: the name of a tool", 400, `{"error":{"message":"Tool choice 'data_model__get' not found in 'tools' parameter.","type":"invalid_request_error","param":"tool_choice","code":null}}`, RequestInvalid},
 		{"a name without quotation marks", 422, `{"error":{"message":"function model__find does not exist"}}`, RequestInvalid},
 		{"a server that says it with 500", 500, `{"error":{"message":"invalid api key"}}`, ProviderError},
+		{"the result of a tool", 400, `{"error":{"message":"messages.3: expected a text, got {\"error\":{\"message\":\"invalid api key\"}}"}}`, RequestInvalid},
+		{"the same, in quotation marks", 400, `{"error":{"message":"expected a number, got 'the HTTPError - {\"message\":\"invalid api key\"}'"}}`, RequestInvalid},
+		{"Ollama: a call that repeats an error", 500, `{"error":"error parsing tool call: raw='ApiError - {\"error\":{\"message\":\"the model is overloaded\"}}', err=x"}`, ProviderError},
+		{"a list of texts", 400, `{"detail":"cannot read [1, my credit balance is too low]"}`, RequestInvalid},
+		{"the text of an input", 400, `{"detail":"a text is expected, input: my credit balance is too low"}`, RequestInvalid},
 		{"OpenRouter, nothing flagged", 400, `{"error":{"code":400,"message":"x","metadata":{"raw":"boom","flagged_input":null}}}`, RequestInvalid},
 	} {
 		report := ReadBody([]byte(tt.body))
@@ -221,6 +226,14 @@ func TestTooLong(t *testing.T) {
 		{"Groq, badlogic/pi-mono a2dbd62, overflow.ts", 400, openAI("Please reduce the length of the messages or completion."), 0, 0},
 		{"Perplexity, LiteLLM pull request 21647", 400, openAI("The total length of all messages is too long."), 0, 0},
 		{"Cohere, pydantic/pydantic-ai pull request 4221", 400, `{"message":"too many tokens: size limit exceeded by 19296 tokens. Try using shorter or fewer inputs. The limit for this model is 132000 tokens."}`, 0, 0},
+		{"LiteLLM, All-Hands-AI/OpenHands issue 5350", 400, openAI(`litellm.ContextWindowExceededError: AnthropicError - {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 209303 tokens > 200000 maximum"}}`), 209303, 200000},
+		{"LiteLLM, the same with an escape, in bytes and cut", 400, openAI(`litellm.BadRequestError: AnthropicException - b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 209303 tokens \u003e 200000 maximum...`), 209303, 200000},
+		{"OpenAI in Python, All-Hands-AI/OpenHands issue 998", 400, openAI(`Error code: 400 - {'error': {'message': "This model's maximum context length is 4097 tokens. However, your messages resulted in 4294 tokens.", 'type': 'invalid_request_error'}}`), 4294, 4097},
+		{"LiteLLM, Amazon Bedrock", 400, openAI(`litellm.BadRequestError: BedrockException - {"message":"Input is too long for requested model."}`), 0, 0},
+		{"LiteLLM, a list of Gemini", 400, openAI(`litellm.BadRequestError: VertexAIException - [{ "error": { "code": 400, "message": "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).", "status": "INVALID_ARGUMENT" } }]`), 1200293, 1048576},
+		{"LiteLLM, its class alone", 400, openAI(`litellm.ContextWindowExceededError: x - {"e":1}`), 0, 0},
+		{"OpenAI, neo4j-labs/agent-memory issue 104, with an index", 400, openAI(`Invalid 'input[0]': maximum context length is 8192 tokens.`), 0, 0},
+		{"a colon before the wording", 400, openAI(`Invalid input: prompt is too long: 209303 tokens > 200000 maximum`), 209303, 200000},
 	} {
 		report := ReadBody([]byte(tt.body))
 		require.Equal(t, ContextExceeded, Of(tt.status, report), "%s: %s", tt.source, tt.body)

@@ -35,8 +35,8 @@ var tooLongWordings = sync.OnceValue(func() []*regexp.Regexp {
 		// LM Studio
 		`keep the first (?P<in>\d+) tokens .*context length of only (?P<window>\d+)`,
 		`n_keep:? \(?(?P<in>\d+)\)? ?>= ?n_ctx:? \(?(?P<window>\d+)`,
-		// several
-		`context (window|length|size)|exceeds the available context`,
+		// several, and the class of LiteLLM
+		`context ?(window|length|size)|exceeds the available context`,
 		// Anthropic, Bedrock
 		`prompt is too long: (?P<in>\d+) tokens > (?P<window>\d+) maximum`,
 		`exceed context limit: (?P<in>\d+) \+ \d+ > (?P<window>\d+)`,
@@ -68,7 +68,7 @@ func (r Report) tooLong() bool {
 		return true
 	}
 	for _, wording := range tooLongWordings() {
-		if wording.MatchString(r.own()) {
+		if wording.MatchString(r.Own()) {
 			return true
 		}
 	}
@@ -83,7 +83,7 @@ func (r Report) sizes() (in, window int64) {
 	}
 	for _, wording := range tooLongWordings() {
 		i, w := wording.SubexpIndex("in"), wording.SubexpIndex("window")
-		if found := wording.FindStringSubmatch(r.own()); found != nil && i > 0 && w > 0 {
+		if found := wording.FindStringSubmatch(r.Own()); found != nil && i > 0 && w > 0 {
 			in, _ = strconv.ParseInt(found[i], 10, 64) // 0 if it is too large
 			window, _ = strconv.ParseInt(found[w], 10, 64)
 			return in, window

@@ -61,26 +61,44 @@ func wordings() []wording {
 // moderated is the code of a body that says which part of the request was flagged.
 const moderated = "flagged_input"
 
-// echo matches the beginning of what servers repeat of a request or of an answer in a message, quoted
-// a text in quotation marks, such as the name of a tool. A text that was cut has no closing mark.
+// echo matches the beginning of what servers repeat of a request or of an answer in a message, but no
+// index in a name of a field; quoted a text in quotation marks, such as the name of a tool. A text that
+// was cut has no closing mark.
 var (
-	echo   = regexp.MustCompile(`(?i)[\[{]|\braw=|\binput:|failed to parse input`)
-	quoted = regexp.MustCompile("(^|[\\s(:=,])(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|`[^`]*(?:`|$))")
+	echo      = regexp.MustCompile(`(?i)\[\d*(?:[^\d\]]|$)|\[\]|\{|\braw=|[(,;] ?input:|failed to parse input`)
+	fieldName = regexp.MustCompile("['\"`](?:inputs|max_new_tokens|stream)['\"`]$")
+	quoted    = regexp.MustCompile("(^|[\\s(:=,])(?:'[^']*(?:'|$)|\"[^\"]*(?:\"|$)|`[^`]*(?:`|$))")
 )
 
-// own returns the message without the words of a user or a model that it repeats, of which none may
-// decide about the failure. The names of fields that the server itself quotes remain.
-func (r Report) own() string {
-	message := r.Message
+// gateway matches what a gateway writes before the error of a provider, wrapped that error as JSON or as
+// Python prints it; the group is its message, in quotation marks.
+var (
+	gateway = regexp.MustCompile(`(?i)(?:error|exception|error code: \d+) - (?:b?['"])?$`)
+	wrapped = regexp.MustCompile(`^\[?\s*\{\s*(?:["'](?:type|object)["']:\s*["']error["'],\s*)?` +
+		`(?:["']error["']:\s*\{[^{}]*?)?["']message["']:\s*("(?:[^"\\]|\\.)*|'(?:[^'\\]|\\.)*)`)
+	unescape = strings.NewReplacer(`\"`, `"`, `\'`, `'`, `\\`, `\`, `\n`, " ", `\u003e`, ">", `\u003c`, "<")
+)
+
+// Own returns the message without the words of a user or a model that it repeats, of which none may
+// decide about the failure. The names of fields that the server itself quotes remain, and so does the
+// message of an error that a gateway repeats.
+func (r Report) Own() string { return own(r.Message) }
+
+func own(message string) string {
+	head, rest := message, ""
 	if at := echo.FindStringIndex(message); at != nil {
-		message = message[:at[0]]
+		head, rest = message[:at[0]], message[at[0]:]
 	}
-	return quoted.ReplaceAllStringFunc(message, func(part string) string {
-		if strings.HasSuffix(part, "`inputs`") || strings.HasSuffix(part, "`max_new_tokens`") {
+	head = quoted.ReplaceAllStringFunc(head, func(part string) string {
+		if fieldName.MatchString(part) {
 			return part
 		}
 		return " "
 	})
+	if inner := wrapped.FindStringSubmatch(rest); inner != nil && gateway.MatchString(head) {
+		return head + own(unescape.Replace(inner[1][1:]))
+	}
+	return head
 }
 
 // named returns the failure that the body names, ok is false if it names none.

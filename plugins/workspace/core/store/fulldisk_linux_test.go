@@ -27,7 +27,11 @@ const fullDisk = "WORKSPACE_TEST_FULL_DISK"
 // test again in a process that has one: in mount and user namespaces of its own.
 func onSmallDisk(t *testing.T) (dir string, own bool) {
 	if dir = os.Getenv(fullDisk); dir != "" {
-		require.NoError(t, unix.Mount("small", dir, "tmpfs", 0, "size=3m"))
+		err := unix.Mount("small", dir, "tmpfs", 0, "size=3m")
+		if errors.Is(err, fs.ErrPermission) {
+			t.Skip("not run: the system permits no mounts in user namespaces")
+		}
+		require.NoError(t, err)
 		return dir, true
 	}
 	dir = t.TempDir()
@@ -43,6 +47,9 @@ func onSmallDisk(t *testing.T) (dir string, own bool) {
 		t.Skip("not run: the system permits no user namespaces")
 	}
 	require.NoError(t, err, "%s", out)
+	if strings.Contains(string(out), "--- SKIP: "+t.Name()) {
+		t.Skip("not run: the system permits no mounts in user namespaces")
+	}
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
 	return "", false
 }
