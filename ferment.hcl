@@ -369,9 +369,8 @@ judge "patch" {
 
 # --- dispatch: what happens when a candidate fails ---------------------------
 
-# A crash, a rejected answer or silence moves the call to the next candidate. While another one is left, an
-# attempt has three quarters of the time until the deadline. The same candidate is retried once after a crash
-# or a transient error, if the round trips of the intent still reach every other candidate.
+# A crash, a rejected answer or silence moves the call to the next candidate, which always has a quarter of the time
+# left. The same candidate is retried once after a crash or a transient error, if every other one can still be reached.
 dispatch "default" {
   retry {
     same_capability = 1

@@ -29,12 +29,12 @@ func SecretName(name string) bool {
 
 // secretForms match secrets in any text. The groups of a match are kept.
 var secretForms = []*regexp.Regexp{
-	regexp.MustCompile(`()\bfm[tsb]_[0-9a-z]{8}_[0-9A-Za-z_-]{20,}`),                                                                 // tokens of the host
-	regexp.MustCompile(`(?i)\b((?:bearer|basic) +)[0-9a-z._~+/=-]{12,}`),                                                             // headers
-	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END[^-]*-----)?`),                                           // keys of TLS
+	regexp.MustCompile(`()\bfm[tsb]_[0-9a-z]{8}_[0-9A-Za-z_-]{20,}`),                                                                       // tokens of the host
+	regexp.MustCompile(`(?i)\b((?:bearer|basic) +)[0-9a-z._~+/=-]{12,}`),                                                                   // headers
+	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END[^-]*-----)?`),                                                 // keys of TLS
 	regexp.MustCompile(`(://[^\s/:@"\[]*:)(?:[^\s@"]+(@)|[^\s/@"0-9][^\s/@"]*|[0-9]{1,5}[A-Za-z!$%^&*_+=~-][^\s/@"]*|[0-9]{6,}[^\s/@"]*)`), // URLs with a password, also one that is cut
-	regexp.MustCompile(`(://)[^\s/:@"]{16,}(@)`),                                                                                     // URLs with a token
-	regexp.MustCompile(`()\b(?:sk|pk|rk)-[0-9A-Za-z_-]{16,}`),                                                                        // keys of providers
+	regexp.MustCompile(`(://)[^\s/:@"]{16,}(@)`),                                                                                           // URLs with a token
+	regexp.MustCompile(`()\b(?:sk|pk|rk)-[0-9A-Za-z_-]{16,}`),                                                                              // keys of providers
 	regexp.MustCompile(`()\b(?:gh[opusr]_[0-9A-Za-z]{20,}|AKIA[0-9A-Z]{16}|xox[abprs]-[0-9A-Za-z-]{10,})`),
 	regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|api[-_]?key|access[-_]?key|private[-_]?key)["']?\s*[:=]\s*["']?)[^\s"',;{}\[\]]+`),
 	regexp.MustCompile(`(?i)(:(?:[\w.-]*[/-])?(?:password|passwd|passphrase|secret|token|api-key)\s+")(?:[^"\\]|\\.)+`), // in EDN
