@@ -55,8 +55,12 @@ func (a *attempt) classifyLostCall(ctx context.Context) {
 		a.label, a.outcome, a.late = journal.OutcomeUnknown, flow.Unknown, true
 		return
 	case late(l.end):
+		within := l.given().String()
+		if l.soft.IsZero() { // no limit of its own
+			within = "its share of the time until the deadline"
+		}
 		a.err = contract.Errorf("timeout/soft", "node %s: :%s did not answer within %s", n.w.Node, a.capability.ID,
-			l.given()).WithCause(cause(err))
+			within).WithCause(cause(err))
 		a.label, a.outcome = journal.OutcomeUnknown, flow.Unknown
 		return
 	}

@@ -281,7 +281,7 @@ var rows = []sequence{
 	},
 	{
 		name: "row-1-deadline-spent", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}", node: ":deadline-ms 120",
-		a: []string{hang}, b: unwanted, asked: "a1", fails: "timeout/hard", exit: 7,
+		a: []string{hang}, b: []string{hang}, asked: "a1 b2", fails: "timeout/hard", exit: 7,
 	},
 	{
 		name: "row-2-once-outcome-unknown", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}",

@@ -341,7 +341,7 @@ func TestServeExitCodes(t *testing.T) {
 		"no such name": {code: 69, say: "name an address of this machine in http.listen", prepare: func(_ *testing.T, w *world) {
 			w.write("ferment.hcl", testProfile+"http {\n  listen = [\"ferment.invalid:0\"]\n}\n")
 		}},
-		"runtime directory": {code: 70, say: "runtime directory", prepare: func(t *testing.T, w *world) {
+		"runtime directory": {code: 78, say: "runtime directory", prepare: func(t *testing.T, w *world) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment"), nil, 0o600))
 			w.env = append(w.env, "XDG_RUNTIME_DIR="+dir)
