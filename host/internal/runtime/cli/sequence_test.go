@@ -696,7 +696,7 @@ var spending = []sequence{
 	},
 	{
 		name: "budget-time-spent", dispatch: ":retry {:same-cap-max 1 :fallback-max 2}", node: ":budget {:max-wall-ms 150}",
-		a: []string{hang}, b: unwanted, asked: "a1", fails: "budget/exceeded", exit: 1,
+		a: []string{hang}, b: []string{hang}, asked: "a1 b2", fails: "budget/exceeded", exit: 1,
 	},
 	{
 		name: "budget-worst-case-refused", dispatch: ":retry {:same-cap-max 3}", hcl: "budget \"run\" {\n  max_attempts      = 2\n  refuse_worst_case = true\n}\n",
