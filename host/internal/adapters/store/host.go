@@ -304,7 +304,7 @@ func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
 }
 
 func (s *Store) verifyHostOnce(ctx context.Context) (*Damage, error) {
-	end, d, err := s.hostTail(ctx) // first: later records may come after it
+	end, lost, err := s.hostTail(ctx) // first: later records may come after it
 	if err != nil {
 		return nil, err
 	}
@@ -351,12 +351,12 @@ func (s *Store) verifyHostOnce(ctx context.Context) (*Damage, error) {
 			return &Damage{Run: journal.HostRun, Seq: at + 1, What: "the record is missing"}, nil
 		}
 	}
-	return d, nil
+	return lost, nil
 }
 
-// hostTail reads what was written last. known is false in databases of older versions. d is the
-// damage of a database that has lost it.
-func (s *Store) hostTail(ctx context.Context) (end hostEnd, d *Damage, err error) {
+// hostTail reads what was written last. known is false in databases of older versions. lost is the
+// damage of a database that no longer has it.
+func (s *Store) hostTail(ctx context.Context) (end hostEnd, lost *Damage, err error) {
 	if there, err := s.hasTable(ctx, "host_tail_table"); err != nil || !there {
 		return end, nil, err
 	}

@@ -134,6 +134,9 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 // plugin the call is canceled.
 var errShare = errors.New("the share of the time that is left for this attempt has passed")
 
+// lateShare is the failure of such a call, for the question whether the operation would go on.
+var lateShare = contract.Errorf("timeout/soft", "%w", errShare)
+
 // callAlone makes the call of a step of a cascade. The call is canceled at the end of its
 // share, except if text of it was shown that cannot be retracted.
 func (o *operation) callAlone(ctx context.Context, a *attempt) {
@@ -175,7 +178,7 @@ func (o *operation) share(ctx context.Context, a *attempt) time.Duration {
 	if calls, limited := o.funds.CallsLeft(); limited && calls == 0 {
 		return 0
 	}
-	late := o.attempts.failure(ctx, nil, contract.Errorf("timeout/soft", "%w", errShare))
+	late := o.attempts.failure(ctx, nil, lateShare)
 	late.Outcome, late.Recovery = flow.Unknown, a.recovery
 	if !o.machine.GoesOn(late) {
 		return 0

@@ -16,13 +16,15 @@ const lastWidth = 30
 // not split. Control characters are escaped: labels and descriptions are texts of users.
 func Table(w io.Writer, head []string, rows [][]string) error {
 	width := make([]int, len(head))
-	for k, row := range rows {
-		rows[k] = make([]string, len(row))
+	lines := [][]string{head}
+	for _, row := range rows {
+		shown := make([]string, len(row))
 		for i, cell := range row {
-			rows[k][i] = Printable(cell)
+			shown[i] = Printable(cell)
 		}
+		lines = append(lines, shown)
 	}
-	for _, row := range append([][]string{head}, rows...) {
+	for _, row := range lines {
 		for i, cell := range row {
 			width[i] = max(width[i], len([]rune(cell)))
 		}
@@ -39,7 +41,7 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 		last, at = at, at+width[shown]+2
 	}
 	var out strings.Builder
-	for k, row := range append([][]string{head}, rows...) {
+	for k, row := range lines {
 		for i, cell := range row[:shown-1] {
 			out.WriteString(cell + strings.Repeat(" ", width[i]-len([]rune(cell))+2))
 		}
